@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -16,11 +17,12 @@ TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary q
 INTERNAL_PREFIX = "$."  # of names that no client may use
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueueKind:
     """What a queue is. `routing` is anycast, multicast, forward or retroactive.
 
-    -1 and the empty text mean: none, or no bound.
+    -1 and the empty text mean: none, or no bound. Nobody changes one: it is not frozen because its many fields would
+    then be set one after the other through `object`, which was a twentieth of what a new queue costs.
     """
 
     name: str
@@ -75,7 +77,10 @@ class QueueKind:
     def attributes(self) -> dict[str, Any]:
         """What the journal keeps: what differs from the defaults, and always name and address."""
         held = {"name": self.name, "address": self.address, "routing": self.routing}
-        return held | {name: value for name, default in OPTIONAL if (value := getattr(self, name)) != default}
+        values = _optional_of(self)
+        if values != _DEFAULTS:
+            held |= {name: value for (name, default), value in zip(OPTIONAL, values, strict=True) if value != default}
+        return held
 
     @classmethod
     def of(cls, attributes: dict[str, Any]) -> QueueKind:
@@ -85,6 +90,8 @@ class QueueKind:
 
 OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
 """What is kept only where it differs from its default."""
+_DEFAULTS: Final = tuple(default for _, default in OPTIONAL)
+_optional_of: Final = operator.attrgetter(*(name for name, _ in OPTIONAL))
 
 
 _TYPES: Final[dict[str, type]] = {"name": str, "address": str, "routing": str} | {
@@ -107,7 +114,7 @@ def check_attributes(attributes: dict[str, Any]) -> None:
 
 def _is_text(value: str) -> bool:
     """Whether anything could hold it: JSON may name halves of surrogate pairs."""
-    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+    return value.isascii() or not any(0xD800 <= ord(each) <= 0xDFFF for each in value)
 
 
 def _forwards(attributes: dict[str, Any]) -> bool:

@@ -120,7 +120,7 @@ class Store:
         if not anycast and self.is_multicast(name):
             return self.make_address(name)
         self.settings.check_creation(name, name, is_new=name not in self.addresses)
-        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True))
+        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True, maker=self.quotas.maker[0]))
         return self.addresses[name]
 
     def is_multicast(self, name: str) -> bool:
@@ -182,7 +182,7 @@ class Store:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
         check_new(self, kind)
         maker, conn = self.quotas.maker
-        queue = self.add_queue(replace(kind, maker=maker) if maker else kind, conn)
+        queue = self.add_queue(kind if maker in ("", kind.maker) else replace(kind, maker=maker), conn)
         self.retroactive.give(queue)
         return queue
 
