@@ -100,6 +100,7 @@ class SshServer:
             "ansible_ssh_private_key_file": str(self.client_key),
             "ansible_ssh_common_args": self.common_args(),
             "ansible_become": False,
+            "ansible_ssh_timeout": int(PATIENCE_S),
             **more,
         }
 
