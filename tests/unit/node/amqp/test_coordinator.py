@@ -257,6 +257,25 @@ def test_the_pieces_of_a_message_name_one_transaction() -> None:
     assert str(detach.error.condition) == "amqp:invalid-field"
 
 
+def test_messages_that_have_begun_are_counted_until_the_last_of_them_is_whole() -> None:
+    """By transaction, on however many links they come."""
+    stage = Stage()
+    conn = stage.accept()
+    links = frames.sender(handle=0) + frames.sender(handle=1) + frames.sender(handle=2)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + links)
+    begun = stage.broker.peers[conn].connection.posts_begun
+    counts = []
+    for number, txn_id in enumerate((b"a", b"a", b"b")):
+        state = TransactionalState(txn_id=txn_id)
+        first = Transfer(handle=number, delivery_id=number, delivery_tag=b"t", more=True, state=state)
+        stage.talk(conn, frames.frame(first, b"\x00\x53"))
+    counts.append(dict(begun))
+    for end in (frames.frame(Transfer(handle=0, aborted=True)), frames.detach(2), frames.detach(1)):
+        stage.talk(conn, end)
+        counts.append(dict(begun))
+    assert counts == [{b"a": 2, b"b": 1}, {b"a": 1, b"b": 1}, {b"a": 1}, {}]
+
+
 @pytest.mark.option("limits.transactions-per-connection-max-size-bytes")
 def test_all_transactions_of_a_connection_share_a_bound() -> None:
     client = Client(Stage(options_with(limits={"transactions_per_connection_max_size_bytes": 1500})))
