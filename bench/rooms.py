@@ -54,7 +54,7 @@ def modules(project: str) -> dict[str, str]:
     hook = tomllib.loads(project)["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     found: dict[str, str] = {}
     for path in hook["modules"]:
-        room, _, name = path.partition("/")
+        room, name = path.partition("/")[0], path.rpartition("/")[2]
         room = path if room == "io" else room
         if found.setdefault(name, room) != room:
             raise ValueError(f"{path}: another compiled module is called {name}, and frames say no more than that")

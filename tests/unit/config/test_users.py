@@ -87,7 +87,7 @@ def test_roles_are_sorted_and_distinct() -> None:
 
 def test_secrets_do_not_show_in_reprs() -> None:
     verifier = make_verifier("pencil", SALT, ("client",))
-    assert repr(verifier) == "Verifier(iterations=4096, roles=('client',))"
+    assert repr(verifier) == "UserVerifier(iterations=4096, roles=('client',))"
 
 
 def two_users() -> dict[str, UserVerifier]:

@@ -20,6 +20,7 @@ from mqbroker.wire.parts import part_of
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
     from mqbroker.core.cluster.group_owners import GroupKey
+    from mqbroker.core.cluster.grouping import Grouping
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.cluster.grouping import Failures, GroupingHandler
     from mqbroker.wire.run import Run
@@ -32,7 +33,7 @@ class GroupGate:
 
     def __init__(self, handler: GroupingHandler) -> None:
         self._handler = handler
-        self._core = handler.core
+        self._core: Grouping = handler.core
         self._held: dict[int, Callable[[], None]] = {}  # by connection: what goes on with it
         self._resumed: tuple[Any, Failures] | None = None  # an event that has waited, and which of its groups failed
 

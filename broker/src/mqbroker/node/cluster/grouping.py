@@ -64,7 +64,7 @@ class GroupingHandler:
         self.options = options
         is_local = options.type == LOCAL
         told_ms_max = -1 if is_local else options.group_timeout
-        self.core = Grouping(
+        self.core: Grouping = Grouping(
             broker.store, broker.node_id, AddressPrefixes(options.address).matches, told_ms_max, is_kept=is_local
         )
         self.core.owners.load(recovered)
