@@ -28,11 +28,11 @@ from tests.support.processor import loop_ns
 from tests.system.bad_input.peer import Bystander, Peer
 
 ROOT = Path(__file__).parents[3]
-MESSAGES = 15  # of the bystander at least, beside each flood in each of its ways,
+MESSAGES = 50  # of the bystander at least, beside each flood in each of its ways,
 USED_NS = 60_000_000  # and as many as take so long
 # A step that others had before the message, those that take it in and answer it with a turn of the flood in each, and
 # reading what fifty send. Without turns it is a hundred and more.
-SHARE_MAX = 40.0
+SHARE_MAX = 60.0
 GROWN_BYTES_MAX = 128 << 20
 TEMPORARY = 20_000
 PATIENT = {"idle-timeout-ms": 600_000}  # of a bystander that says nothing while others log in
