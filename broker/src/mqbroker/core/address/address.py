@@ -48,40 +48,14 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_idle",
-        "_is_choosy",
-        "_is_keyed",
-        "anycast",
-        "can_page",
-        "cluster_bindings",
-        "cursor",
-        "due_ns",
-        "forwarding",
-        "founder",
-        "is_configured",
-        "is_pause_kept",
-        "is_paused",
-        "is_topic",
-        "made_on",
-        "maker",
-        "meter",
-        "multicast",
-        "name",
-        "pages",
-        "producers_count",
-        "retains_max",
-        "ring",
-        "routed_total",
-        "routing_types",
-        "scheduled_ns",
-        "target",
-        "unrouted_total",
-        "was_bound",
-        "wildcards",
+        "_auto_delete", "_is_choosy", "_is_keyed", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
+        "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter",
+        "multicast", "name", "pages", "producers_count", "retains_max", "ring", "routed_total", "routing_types",
+        "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, meter: Meter | None = None, idle: AutoDelete | None = None, *, pages: bool = False
+        self, name: str, meter: Meter | None = None, auto_delete: AutoDelete | None = None, *, pages: bool = False
     ) -> None:
         self.name = name
         self.pages = pages  # what is too much stays on disk, in queues that allow it
@@ -103,7 +77,7 @@ class Address:
         self.cursor = 0
         self._is_choosy = False
         self._is_keyed = False
-        self._idle = idle  # is told when a deadline of the address has come
+        self._auto_delete = auto_delete  # is told when a deadline of the address has come
         self.was_bound = False  # it had a queue
         self.producers_count = 0  # links on which messages may come
         self.due_ns = 0
@@ -118,8 +92,8 @@ class Address:
         """The address has been idle for a while."""
         LOOK.has_touched = True
         self.due_ns = 0
-        if self._idle is not None:
-            self._idle.address_due(self)
+        if self._auto_delete is not None:
+            self._auto_delete.address_due(self)
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""

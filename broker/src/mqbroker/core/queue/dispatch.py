@@ -39,23 +39,9 @@ class Dispatch:
     """The distribution of one queue's messages."""
 
     __slots__ = (
-        "_copied",
-        "_cursor",
-        "_groups",
-        "_has_groups",
-        "_is_rewound",
-        "_queue",
-        "_seen",
-        "gate_ms",
-        "handed_out",
-        "is_closed",
-        "is_selective",
-        "is_unfinished",
-        "looks",
-        "opens_group",
-        "pieces",
-        "undeliverable_here",
-    )
+        "_copied", "_cursor", "_groups", "_has_groups", "_is_rewound", "_queue", "_seen", "gate_ms", "handed_out",
+        "is_closed", "is_selective", "is_unfinished", "looks", "opens_group", "pieces", "undeliverable_here",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

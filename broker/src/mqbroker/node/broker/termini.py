@@ -66,7 +66,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
-        self._lingering = TerminusExpiry(self._end_subscription)
+        self._terminus_expiry = TerminusExpiry(self._end_subscription)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
@@ -191,7 +191,7 @@ class Termini:
             self._part_subscribers(name_of(peer.container_id, link_name, source))
             queue = None
             if not is_durable(source) and not _wants(source, (SHARED,)):
-                queue = self._lingering.resume(peer, link_name, source, filters)
+                queue = self._terminus_expiry.resume(peer, link_name, source, filters)
             queue = queue or self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
@@ -255,7 +255,7 @@ class Termini:
             if not consumer.queue.consumers:
                 self._broker.store.auto_delete.drained(consumer.queue)  # it was spared when its time came
         consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-        if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
+        if self._terminus_expiry.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
             consumer.ends_queue = False
         is_ended = self._end_consumer(consumer)
         # Who is told that a durable subscription is gone must not find it after a crash.
@@ -303,7 +303,7 @@ class Termini:
 
     def ended(self, peer: Peer, scope: Scope) -> None:
         """A session or a connection is over, and all of its links."""
-        self._lingering.ended(peer, scope)
+        self._terminus_expiry.ended(peer, scope)
 
     def _end_consumer(self, consumer: LinkConsumer) -> bool:
         """Delete the queue if it ends with its consumer, and nobody else needs it; whether it was deleted."""

@@ -46,14 +46,7 @@ class ForwardConsumer(LinkConsumer):
     """The one consumer of a store-and-forward queue."""
 
     __slots__ = (
-        "_again",
-        "_mark",
-        "_next_id",
-        "_unanswered_bytes",
-        "competing",
-        "forwards",
-        "handed_over",
-        "is_refused",
+        "_again", "_mark", "_next_id", "_unanswered_bytes", "competing", "forwards", "handed_over", "is_refused",
     )  # fmt: skip
 
     def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
