@@ -1,11 +1,17 @@
-"""Runs the parts that checks are made of, one after the other, and says at the end what each cost and found.
+"""Runs the parts that checks are made of, and says at the end what each cost and found.
 
     .ci/checks.py check         the fast parts: no root, no hosts
     .ci/checks.py test          all of them but those that only their names call
     .ci/checks.py PART...       these; --list names them
 
-A part that fails does not stop the others: one run shows everything. What pytest counts is counted; any other command
-counts as one test. The last line is always `N passed, N failed`. Exit code 1 if anything failed.
+Where all of them run they do so in lanes, one beside the other: what computes, what mostly waits for processes on this
+machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a time.
+What is said in lanes goes into a file of its part and is printed when the part ends, so that it stays whole. The parts
+of `check`, and those that are named, run one after the other.
+
+A part that fails stops no other one: one run shows everything. Ctrl-C and SIGTERM end what runs, and the table is there
+all the same: what was interrupted and what never began are failures in it. What pytest counts is counted; any other
+command counts as one test. The last line is always `N passed, N failed`. Exit code 1 if anything failed.
 
 Limits of time guard against what hangs, not against what is slow: a busy machine takes many times as long. A part ends
 when nothing was heard of it for long, longer than any single test may take (`timeout` in pyproject.toml), so that one
@@ -15,13 +21,16 @@ that hangs leaves the others their time. Only what talks without end is stopped 
 from __future__ import annotations
 
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -46,6 +55,8 @@ SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
 LOOK_S = 0.5
+COMPUTING, PROCESSES, HOSTS = LANES = ("computing", "processes", "hosts")
+PRINTING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class Part:
     commands: tuple[Command, ...]
     is_fast: bool = False
     is_extra: bool = False  # run by its name alone
+    lane: str = COMPUTING
     silence_s_max: float = SILENCE_S_MAX
 
 
@@ -68,6 +80,23 @@ class Outcome:
     failed: int = 0
     took_s: float = 0.0
     complaints: list[str] = field(default_factory=list)
+
+
+class Interrupted(Exception):
+    """What ran was ended because somebody wanted the end of all."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """Whether somebody wants the end of all. A signal sets it and raises nothing: what is about to be counted is."""
+
+    is_there: bool = False
+
+    def take(self, *_: object) -> None:
+        """For a signal."""
+        self.is_there = True
+        with suppress(OSError):
+            os.write(2, b"\nchecks: interrupted, what runs is being ended\n")  # print may be in the middle of a line
 
 
 def tool(name: str, *arguments: str) -> Command:
@@ -97,7 +126,8 @@ STORIES = (
     ),
     "tests/system/preflight/test_multicast_rack.py",
 )
-NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, *STORIES)))
+NATIVE = "tests/system/broker/test_native.py"  # compiles for minutes, on one core
+NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, NATIVE, *STORIES)))
 BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
@@ -110,19 +140,22 @@ PARTS = (
     Part("tests that need root", (pytest("-m", "system", "tests", *NOT_SLOW),)),
     Part("simulation", (pytest("-n", "2", "tests/sim"),)),
     Part("crash points", (pytest("-n", "2", "tests/crash"),)),
-    # Tests that mostly wait for other processes; those of one file share brokers or hosts, so they stay together.
-    Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),)),
-    Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),)),
-    Part("rack", (pytest("tests/system/rack"),)),
     Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),))),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),)),
-    Part("mqctl on hosts", (pytest(ON_HOSTS),)),
-    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),)),
-    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),)),
-    Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True),
-    Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True),
-    Part("stories on hosts", (pytest(*STORIES),), is_extra=True, silence_s_max=3600),
+    # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
+    Part("native build", (pytest(NATIVE),), lane=PROCESSES),
+    Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
+    Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), lane=PROCESSES),
+    Part("rack", (pytest("tests/system/rack"),), lane=HOSTS),
+    Part("mqctl on hosts", (pytest(ON_HOSTS),), lane=HOSTS),
+    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=HOSTS),
+    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=HOSTS),
+    Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True, lane=HOSTS),
+    Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
+    Part("stories on hosts", (pytest(*STORIES),), is_extra=True, lane=HOSTS, silence_s_max=3600),
 )
+# Foreign clients that are no Python. Their tests wait for what is being built, and say why where it fails.
+BUILDS = (PYTHON, "-m", "tests.foreign.builds")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -135,17 +168,75 @@ def main(arguments: Sequence[str]) -> int:
         print(f"checks: {fault}", file=sys.stderr)
         return 2
     RESULTS.mkdir(parents=True, exist_ok=True)
-    # Told to end, it ends what runs, as for Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    outcomes = []
+    wish = Wish()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, wish.take)
+    is_whole = arguments == ["test"]
+    environ, started_s = environment(os.environ, is_whole=is_whole), time.monotonic()
+    with ExitStack() as meanwhile:
+        if is_whole:
+            meanwhile.enter_context(beside(BUILDS, environ))
+        outcomes = together(in_lanes(parts) if is_whole else [parts], environ, wish)
+    print(table((outcomes[part.name] for part in parts), time.monotonic() - started_s))
+    return 1 if any(one.failed for one in outcomes.values()) else 0
+
+
+def in_lanes(parts: Iterable[Part]) -> list[list[Part]]:
+    """Parts that may run beside each other; none that is empty."""
+    all_of = list(parts)
+    lanes = [[part for part in all_of if part.lane == lane] for lane in LANES]
+    return [lane for lane in lanes if lane]
+
+
+@contextmanager
+def beside(command: Command, environ: Mapping[str, str]) -> Iterator[None]:
+    """Something that others will find done, or do themselves: what comes of it is nobody's outcome."""
+    with (RESULTS / "beside.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
     try:
-        for part in parts:
-            outcomes.append(run(part, environment(os.environ, is_whole=arguments == ["test"])))
-    except KeyboardInterrupt:
-        print("\nchecks: interrupted", file=sys.stderr)
-        outcomes.append(Outcome(part.name, failed=1, complaints=["interrupted"]))
-    print(table(outcomes))
-    return 1 if any(one.failed for one in outcomes) else 0
+        yield
+    finally:
+        if process.poll() is None:
+            end(process)
+
+
+def together(lanes: Sequence[Sequence[Part]], environ: Mapping[str, str], wish: Wish) -> dict[str, Outcome]:
+    """Run the parts of each lane in their order, and lanes beside each other; an outcome of each part, by its name."""
+    outcomes = {part.name: Outcome(part.name, 0, 1, 0, [f"{part.name}: not begun"]) for lane in lanes for part in lane}
+
+    def work(lane: Sequence[Part]) -> None:
+        for part in lane:
+            if wish.is_there:
+                return
+            try:
+                run_it = run if len(lanes) == 1 else run_aside
+                outcomes[part.name] = run_it(part, environ, wish)
+            except Exception as fault:  # of our own; what was not run never counts as done
+                outcomes[part.name] = Outcome(part.name, failed=1, complaints=[f"{part.name}: {fault!r}"])
+
+    threads = [threading.Thread(target=work, args=(lane,)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def run_aside(part: Part, environ: Mapping[str, str], wish: Wish) -> Outcome:
+    """Run a part beside others: what it says is printed at its end."""
+    log = RESULTS / f"{part.name.replace(' ', '-')}.log"
+    with PRINTING:
+        print(f"== {part.name}: begins, and says in {shown((str(log),))}", flush=True)
+    with log.open("wb") as sink:
+        outcome = run(part, environ, wish, sink)
+    with PRINTING, log.open("rb") as said:
+        shutil.copyfileobj(said, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        result = f"{outcome.passed} passed, {outcome.failed} failed, {outcome.took_s:.0f} s"
+        print(f"== {part.name}: ended, {result}", flush=True)
+    return outcome
 
 
 def chosen(names: Sequence[str]) -> list[Part]:
@@ -176,9 +267,9 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
     return {**({"EXAMPLES": "150"} if is_whole else {}), **kept, **own}
 
 
-def run(part: Part, environ: Mapping[str, str]) -> Outcome:
-    """Run every command of the part."""
-    outcome = Outcome(part.name)
+def run(part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: IO[bytes] | None = None) -> Outcome:
+    """Run every command of the part, which says what it says into `sink` or to our own output."""
+    outcome, wish, to = Outcome(part.name), wish or Wish(), sink or sys.stdout.buffer
     started_s = time.monotonic()
     for number, command in enumerate(part.commands):
         report = RESULTS / f"{part.name.replace(' ', '-')}-{number}.xml"
@@ -186,8 +277,13 @@ def run(part: Part, environ: Mapping[str, str]) -> Outcome:
         is_pytest = command[1:3] == ("-m", "pytest")
         colour = ("--color=yes",) if sys.stdout.isatty() else ()
         full = (*command, f"--junit-xml={report}", *colour) if is_pytest else command
-        print(f"== {part.name}: {shown(command)}", flush=True)
-        complaint = execute(full, environ, part.silence_s_max)
+        to.write(f"== {part.name}: {shown(command)}\n".encode())
+        to.flush()
+        try:
+            complaint = execute(full, environ, part.silence_s_max, wish, to)
+        except Interrupted:
+            count(outcome, f"{part.name}: interrupted", report if is_pytest else None)
+            break
         count(outcome, complaint, report if is_pytest else None)
     outcome.took_s = time.monotonic() - started_s
     return outcome
@@ -200,21 +296,39 @@ def shown(command: Command) -> str:
 class Relay(threading.Thread):
     """Passes on what a process says, and knows when that was last."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
         super().__init__(daemon=True)
         self._source = source
+        self._sink = sink
+        self._passing = threading.Lock()  # held from the source to the sink
         self.heard_at_s = time.monotonic()
         self.start()
 
     def run(self) -> None:
-        while said := os.read(self._source.fileno(), 65536):
-            self.heard_at_s = time.monotonic()
-            sys.stdout.buffer.write(said)
-            sys.stdout.buffer.flush()
+        while select.select([self._source], [], []):
+            with self._passing:
+                said = os.read(self._source.fileno(), 65536)
+                if not said:
+                    return
+                self.heard_at_s = time.monotonic()
+                with suppress(ValueError):  # what was left behind says something when its part is over
+                    self._sink.write(said)
+                    self._sink.flush()
+
+    def finish(self) -> None:
+        """Until all is passed on that was said: what the process left behind may hold its output open for ever."""
+        until_s = time.monotonic() + END_TIME_S
+        while self.is_alive() and time.monotonic() < until_s:
+            with self._passing:
+                if not select.select([self._source], [], [], 0)[0]:
+                    return
+            self.join(0.01)
 
 
-def execute(command: Command, environ: Mapping[str, str], silence_s_max: float) -> str:
+def execute(command: Command, environ: Mapping[str, str], silence_s_max: float, wish: Wish, sink: IO[bytes]) -> str:
     """Run one command in a group of processes of its own, so that nothing of it stays; why it failed, or nothing."""
+    if wish.is_there:
+        raise Interrupted
     try:
         process = subprocess.Popen(
             command,
@@ -228,25 +342,26 @@ def execute(command: Command, environ: Mapping[str, str], silence_s_max: float) 
     except OSError as fault:
         return f"{shown(command[:1])}: {fault.strerror}"
     assert process.stdout is not None
-    relay = Relay(process.stdout)
+    relay = Relay(process.stdout, sink)
     try:
-        complaint = watch(process, relay, silence_s_max)
-    except KeyboardInterrupt:
+        complaint = watch(process, relay, silence_s_max, wish)
+    except Interrupted:
         end(process)
         raise
     finally:
-        # What the process left behind may hold its output open for ever.
-        relay.join(END_TIME_S if process.poll() is None else LOOK_S)
+        relay.finish()
     return f"{shown(command)}: {complaint}" if complaint else ""
 
 
-def watch(process: subprocess.Popen[bytes], relay: Relay, silence_s_max: float) -> str:
-    """Wait for its end, or make one where it seems to hang; why it failed, or nothing."""
+def watch(process: subprocess.Popen[bytes], relay: Relay, silence_s_max: float, wish: Wish) -> str:
+    """Wait for its end, or make one where it seems to hang; why it failed, or nothing. Raises Interrupted."""
     started_s = time.monotonic()
     while True:
         try:
             code = process.wait(LOOK_S)
         except subprocess.TimeoutExpired:
+            if wish.is_there:
+                raise Interrupted from None
             silent_s, talked_s = time.monotonic() - relay.heard_at_s, time.monotonic() - started_s
             if silent_s > silence_s_max:
                 end(process)
@@ -270,7 +385,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def count(outcome: Outcome, complaint: str, report: Path | None) -> None:
     """Add up what a command found. A pytest that failed without naming a test failed once."""
-    passed, failed = counted(report) if report else (0 if complaint else 1, 0)
+    try:
+        passed, failed = counted(report) if report else (0 if complaint else 1, 0)
+    except ElementTree.ParseError as fault:  # it was killed while it wrote
+        passed, failed, complaint = 0, 1, complaint or f"{report}: {fault}"
     if complaint:
         failed = max(failed, 1)
         outcome.complaints.append(complaint)
@@ -290,13 +408,13 @@ def counted(report: Path) -> tuple[int, int]:
     return max(total - failed - skipped, 0), failed
 
 
-def table(outcomes: Iterable[Outcome]) -> str:
-    """One line per part, then the closing line."""
+def table(outcomes: Iterable[Outcome], took_s: float | None = None) -> str:
+    """One line per part, then the closing line. What all took is less than their sum where some ran beside others."""
     rows = list(outcomes)
     width = max([len(one.name) for one in rows], default=0)
     lines = ["", f"{'part':{width}}  {'seconds':>8}  {'passed':>6}  {'failed':>6}"]
     passed, failed = sum(one.passed for one in rows), sum(one.failed for one in rows)
-    whole = Outcome("all", passed, failed, sum(one.took_s for one in rows))
+    whole = Outcome("all", passed, failed, sum(one.took_s for one in rows) if took_s is None else took_s)
     lines += [f"{one.name:{width}}  {one.took_s:8.1f}  {one.passed:6}  {one.failed:6}" for one in (*rows, whole)]
     lines += [f"failed: {complaint}" for one in rows for complaint in one.complaints]
     return "\n".join([*lines, f"{passed} passed, {failed} failed"])

@@ -203,3 +203,151 @@ def test_prerequisites_refuse_what_they_do_not_know(arguments: list[str]) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stderr == "prerequisites: usage: .ci/prerequisites.py check|demo|test|bench\n"
+
+
+# -- lanes -------------------------------------------------------------------------------------------------------------
+
+
+def shell(text: str) -> tuple[str, ...]:
+    return ("sh", "-c", text)
+
+
+def test_all_parts_are_in_lanes_and_hosts_are_made_by_one_at_a_time(checks: ModuleType) -> None:
+    everything = checks.chosen(["test"])
+    computing, processes, hosts = checks.in_lanes(everything)
+    assert [part.name for part in processes] == ["native build", "brokers and mqctl", "foreign clients"]
+    assert [part.name for part in hosts] == ["rack", "mqctl on hosts", "molecule default", "molecule power"]
+    assert [*computing, *processes, *hosts] == everything
+    assert len(checks.in_lanes(checks.chosen(["check"]))) == 1
+
+
+def test_lanes_go_on_beside_each_other_and_what_each_part_says_stays_whole(
+    checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each waits for the other one, twice; a part that fails stops neither its lane nor the other."""
+    there = "echo first of {0}; touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo last of {0}"
+    lanes = [
+        [checks.Part("a", (shell(there.format("a", "b")),)), checks.Part("c", (shell("exit 3"), shell("true")))],
+        [checks.Part("b", (shell(there.format("b", "c2") + "; exit 4"),)), checks.Part("d", (shell("true"),))],
+    ]
+    lanes[0].append(checks.Part("c2", (shell("touch c2"),)))
+    found = checks.together(lanes, os.environ, checks.Wish())
+    assert {name: (one.passed, one.failed) for name, one in found.items()} == {
+        "a": (1, 0), "b": (0, 1), "c": (1, 1), "c2": (1, 0), "d": (1, 0),
+    }  # fmt: skip
+    said = capfd.readouterr().out.splitlines()
+    for name in ("a", "b"):
+        at = said.index(f"first of {name}")
+        assert said[at + 1] == f"last of {name}"
+        assert said[at + 2].startswith(f"== {name}: ended, ")
+    assert "first of b" in (scratch / "b.log").read_text()
+
+
+@pytest.mark.slow
+def test_what_hangs_in_a_lane_is_ended_and_both_lanes_go_on(checks: ModuleType, scratch: Path) -> None:
+    hangs = checks.Part("hangs", (shell("echo there; exec sleep 600"),), silence_s_max=2)
+    lanes = [[hangs, checks.Part("next", (shell("true"),))], [checks.Part("beside", (shell("true"),))]]
+    found = checks.together(lanes, os.environ, checks.Wish())
+    assert {name: (one.passed, one.failed) for name, one in found.items()} == {
+        "hangs": (0, 1), "next": (1, 0), "beside": (1, 0),
+    }  # fmt: skip
+    assert "nothing was heard of it for" in found["hangs"].complaints[0]
+
+
+@pytest.mark.slow
+def test_each_part_in_a_lane_has_a_report_and_a_count_of_its_own(checks: ModuleType, scratch: Path) -> None:
+    parts = []
+    for number in (1, 2):
+        (scratch / f"{number}").mkdir()
+        (scratch / f"{number}" / "test_it.py").write_text(f"def test_it(): pass\ndef test_{number}(): pass\n")
+        command = (sys.executable, "-m", "pytest", "-q", "--rootdir", str(scratch), str(scratch / f"{number}"))
+        parts.append(checks.Part(f"part {number}", (command,)))
+    found = checks.together([parts[:1], parts[1:]], {**os.environ, "PYTEST_ADDOPTS": ""}, checks.Wish())
+    assert {name: (one.passed, one.failed) for name, one in found.items()} == {"part 1": (2, 0), "part 2": (2, 0)}
+    for number in (1, 2):
+        report = (scratch / f"part-{number}-0.xml").read_text()
+        assert f"test_{number}" in report
+        assert f"test_{3 - number}" not in report
+
+
+def test_what_could_not_be_run_is_no_success(
+    checks: ModuleType, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "count", lambda *_: 1 / 0)
+    lane = [checks.Part("a", (shell("true"),)), checks.Part("b", (shell("true"),))]
+    found = checks.together([lane], os.environ, checks.Wish())
+    assert {name: one.failed for name, one in found.items()} == {"a": 1, "b": 1}
+    assert "division by zero" in found["a"].complaints[0]
+
+
+def test_a_report_that_is_cut_off_is_a_failure_and_no_end_of_all(checks: ModuleType, scratch: Path) -> None:
+    report = scratch / "cut.xml"
+    report.write_text('<testsuites><testsuite tests="3" fail')
+    for complaint in ("", "exit code 1"):
+        outcome = checks.Outcome("some")
+        checks.count(outcome, complaint, report)
+        assert (outcome.passed, outcome.failed, len(outcome.complaints)) == (0, 1, 1)
+
+
+WHOLE = """
+import sys
+from pathlib import Path
+from tests.support.programs import program
+checks = program("checks")
+checks.RESULTS = checks.ROOT = Path(sys.argv[1])
+def stays(name):
+    return ("sh", "-c", f"echo said by {name}; echo $$ >{name}; exec sleep 600")
+checks.BUILDS = stays("builds")
+checks.PARTS = (
+    checks.Part("done", (("true",),)),
+    checks.Part("one", (("true",), stays("one"), stays("two"))),
+    checks.Part("three", (stays("three"),)),
+    checks.Part("four", (stays("four"),), lane=checks.PROCESSES),
+    checks.Part("five", (stays("five"),), lane=checks.HOSTS),
+    checks.Part("six", (stays("six"),), lane=checks.HOSTS),
+)
+raise SystemExit(checks.main(["test"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 20])
+def test_an_interruption_ends_all_lanes_and_leaves_a_whole_table(
+    tmp_path: Path, number: signal.Signals, times: int
+) -> None:
+    """However often somebody insists: each part has its row, nothing that was started goes on, and nothing begins."""
+    command = [sys.executable, "-c", WHOLE, str(tmp_path)]
+    started = [tmp_path / name for name in ("builds", "one", "four", "five")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in started))
+        for _ in range(times):
+            process.send_signal(number)
+            time.sleep(0.01)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "checks: interrupted" in err
+    assert "Traceback" not in err
+    table = out[out.index("\npart ") :].splitlines()[2:]
+    assert [(line.split()[0], *line.split()[-2:]) for line in table[:7]] == [
+        ("done", "1", "0"), ("one", "1", "1"), ("three", "0", "1"), ("four", "0", "1"), ("five", "0", "1"),
+        ("six", "0", "1"), ("all", "2", "5"),
+    ]  # fmt: skip
+    assert table[7:] == [
+        "failed: one: interrupted", "failed: three: not begun", "failed: four: interrupted",
+        "failed: five: interrupted", "failed: six: not begun", "2 passed, 5 failed",
+    ]  # fmt: skip
+    for name in ("one", "four", "five"):
+        assert f"said by {name}\n" in out
+    assert not any((tmp_path / name).exists() for name in ("two", "three", "six"))
+    assert not any(_is_sleeping(Path("/proc", file.read_text().strip(), "cmdline")) for file in started)
+
+
+def test_all_is_there_that_a_part_said_before_its_end(
+    checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Beside another one, however much it is."""
+    much = python("print('x' * 79 + '\\n', end='', flush=True); print(('y' * 79 + '\\n') * 20_000, end='')")
+    lanes = [[checks.Part("much", (much,))], [checks.Part("little", (shell("true"),))]]
+    checks.together(lanes, os.environ, checks.Wish())
+    assert capfd.readouterr().out.count("y" * 79 + "\n") == 20_000
