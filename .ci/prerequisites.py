@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "molecule" / "rack")]
 
 from mqrack.prerequisites import PROGRAMS  # noqa: E402
 
-from bench.prerequisites import LOAD, PEERS, Need, missing  # noqa: E402
+from bench.prerequisites import JMS, LOAD, PEERS, Need, missing  # noqa: E402
 
 INSTALL_TIME_S_MAX = 900
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -63,8 +63,7 @@ PROTON = (
 )
 # What the foreign clients that are no Python are built with. Debian 12's versions are enough for all of them.
 CLIENTS = (
-    Need("a Java compiler, 17 or later", "default-jdk-headless", _program("javac")),
-    Need("Maven, which fetches Qpid JMS", "maven", _program("mvn")),
+    *JMS,
     Need("Node.js, 18 or later", "nodejs", _program("node")),
     Need("npm, which fetches rhea", "npm", _program("npm")),
     Need("a Go compiler, 1.18 or later, which fetches go-amqp", "golang-go", _program("go")),
@@ -79,7 +78,7 @@ GROUPS: dict[str, tuple[Need, ...]] = {
     "check": SETUP,
     "demo": (*SETUP, *RACK, *PROTON),
     "test": (*SETUP, *RACK, *PROTON, *CLIENTS, *SERVERS, *LOAD, *NATIVE),
-    "bench": (*SETUP, *LOAD, *dict.fromkeys(need for needs in PEERS.values() for need in needs)),
+    "bench": (*SETUP, *LOAD, *JMS, *dict.fromkeys(need for needs in PEERS.values() for need in needs)),
 }
 # What there must be where the rest may be missing: without hosts the demo tells a shorter story and says so, and the
 # benchmark leaves out the peers that it cannot run.

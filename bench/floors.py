@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.applications import APPLICATIONS
 from bench.report import ratios
 from bench.rounds import Result
 from bench.rows import FLOODED, METRICS
@@ -69,6 +70,14 @@ FLOORS = (
     Floor("among-connections-single", "cpu_share", 1.5, absolute=True),
     Floor("among-queues", "cpu_share", 1.5, absolute=True),
     Floor("among-queues-single", "cpu_share", 1.5, absolute=True),
+    # What applications see of the broker through Qpid JMS; a round trip is what a request waits for.
+    *(
+        Floor(row.name, "rate", 1.2)
+        for row in APPLICATIONS
+        if row.name not in ("jms-request-reply", "jms-selector-backlog")
+    ),
+    Floor("jms-request-reply", "p50_us", 0.8),
+    Floor("jms-selector-backlog", "rate", 1.5),
     Floor("start", "start_s", 1.0, absolute=True),
     Floor("start", "rss_mb", 60.0, absolute=True),
 )

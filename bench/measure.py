@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench import load, usage
+from bench import jms, load, usage
+from bench.applications import Application
 from bench.faults import BenchFault, WrongCounts
 from bench.load import Target
 from bench.peers.peer import START_TIMEOUT_S
@@ -48,6 +49,21 @@ def sample(peer: Target, row: Row, address: str) -> Sample:
     else:
         found |= figures(row, outcome, between_s - before_s)
     return Sample(row.name, peer.name, found)
+
+
+def application(peer: Target, row: Application, address: str, client: jms.Client) -> Sample:
+    """Load the broker once through Qpid JMS, which checks every message."""
+    found, used_s = client.run(peer, row, address, lambda: cpu_s(peer))
+    return Sample(row.name, peer.name, application_figures(found, used_s))
+
+
+def application_figures(found: Mapping[str, Any], used_s: float) -> Figures:
+    """Of messages that came to consumers, or were looked at; processor time is for both directions. Pure."""
+    figures: Figures = {"rate": found["per_second"], "cpu_us": used_s * 1e6 / found["messages"]}
+    if "filled_per_second" in found:
+        figures["fill_rate"] = found["filled_per_second"]
+    figures |= {f"{name}_us": float(time_us) for name, time_us in found.get("round_trip_us", {}).items()}
+    return figures
 
 
 def cpu_s(peer: Target) -> float:

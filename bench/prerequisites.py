@@ -58,6 +58,11 @@ JAVA = (
     Need("a Java runtime, 17 or later", "openjdk-17-jre-headless", _command("java")),
     Need("Maven, which fetches Artemis and ActiveMQ Classic", "maven", _command("mvn")),
 )
+# For the rows through Qpid JMS.
+JMS = (
+    Need("a Java compiler, 17 or later", "default-jdk-headless", _command("javac")),
+    Need("Maven, which fetches Qpid JMS", "maven", _command("mvn")),
+)
 # By kind of peer. Without them the peer is left out and the run goes on.
 PEERS: dict[str, tuple[Need, ...]] = {
     "artemis": (*JAVA, Need("libaio, for Artemis's fastest journal", "libaio1", _libaio)),

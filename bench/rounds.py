@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from bench import measure, peers
+from bench import jms, measure, peers
+from bench.applications import Application
 from bench.faults import BenchFault
 from bench.load import Target
 from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Flooded, Fresh, Row
@@ -22,6 +23,7 @@ from bench.stats import Spread, spread
 WARM_UPS_MAX = 12
 STEADY = 0.95  # a warm-up that costs more than this share of the best before has gained nothing
 STEADY_WARM_UPS = 2
+APPLICATION_WARM_UPS = 2  # what these rows alone go through in a broker, and all of it in the client
 EVERY_ROW = ""
 
 Say = Callable[[str], None]
@@ -90,11 +92,23 @@ class Phase:
 
     nodes: int
     rows: list[Row]
+    applications: list[Application]
+    client: jms.Client
 
     @property
     def lost(self) -> list[str]:
         """What a peer lacks that cannot be started for it."""
         return [EVERY_ROW] if self.nodes == 1 else [row.name for row in self.rows]
+
+    def all(self) -> list[Row | Application]:
+        """In the order of the table."""
+        return [*self.rows, *self.applications]
+
+    def sample(self, peer: Target, row: Row | Application, address: str) -> measure.Sample:
+        """Load the broker once."""
+        if isinstance(row, Application):
+            return measure.application(peer, row, address, self.client)
+        return measure.sample(peer, row, address)
 
 
 def run(plan: Plan, directory: Path, say: Say) -> Record:
@@ -103,10 +117,14 @@ def run(plan: Plan, directory: Path, say: Say) -> Record:
     for row in plan.choice.all():
         skips = dict(row.skips)
         record.omitted |= {(row.name, name): skips[kind] for name in plan.names if (kind := peers.kind(name)) in skips}
-    sizes = sorted({row.nodes for row in plan.choice.rows}) or [1]
+    loads: tuple[Row | Application, ...] = (*plan.choice.rows, *plan.choice.applications)
+    sizes = sorted({row.nodes for row in loads}) or [1]
     for nodes in sizes:
-        phase = Phase(nodes, [row for row in plan.choice.rows if row.nodes == nodes])
+        rows = [row for row in plan.choice.rows if row.nodes == nodes]
+        applications = [row for row in plan.choice.applications if row.nodes == nodes]
+        phase = Phase(nodes, rows, applications, jms.Client(directory / "jms.log"))
         with ExitStack() as stack:
+            stack.callback(phase.client.end)
             running = _start_all(plan, phase, directory, (record, stack), say)
             for number in range(plan.rounds):
                 _round((plan, phase, number), running, record, say)
@@ -120,14 +138,31 @@ def _start_all(plan: Plan, phase: Phase, directory: Path, kept: tuple[Record, Ex
     record, stack = kept
     running = []
     for name in plan.names:
-        if not all(record.lacks(row.name, name) for row in phase.rows):
+        if not all(record.lacks(row.name, name) for row in phase.all()):
             with record.tolerant(phase.lost, name, say):
                 place = directory / f"{name}-{phase.nodes}"
                 running.append(stack.enter_context(_running(name, place, phase.nodes)))
     for peer in running if plan.warm else ():
         with record.tolerant(phase.lost, peer.name, say):
             warm(peer, WARM_UP if phase.nodes == 1 else CLUSTER_WARM_UP, say)
+    _ready_applications(plan, phase, running, record, say)
     return running
+
+
+def _ready_applications(plan: Plan, phase: Phase, running: list[Target], record: Record, say: Say) -> None:
+    """The client has shown that it counts, and each load has gone over all brokers before it is measured."""
+    for peer in running:
+        if not phase.applications or record.lacks(EVERY_ROW, peer.name):
+            continue
+        with record.tolerant([row.name for row in phase.applications], peer.name, say):
+            phase.client.prove(peer)
+    for number in range(APPLICATION_WARM_UPS if plan.warm else 0):
+        for row in phase.applications:
+            for peer in running:
+                if not record.lacks(row.name, peer.name):
+                    with record.tolerant([row.name], peer.name, say):
+                        rate = phase.sample(peer, row, f"bench.warm.{row.name}.{number}").figures["rate"]
+                        say(f"warming {peer.name}: {row.title}: {rate:,.0f} msg/s")
 
 
 def warm(peer: Target, rows: tuple[Row, ...], say: Say) -> None:
@@ -154,12 +189,12 @@ def turned(items: list[Item], number: int) -> list[Item]:
 def _round(turn: tuple[Plan, Phase, int], running: list[Target], record: Record, say: Say) -> None:
     """One turn: the round of this number, of a phase."""
     plan, phase, number = turn
-    for row in phase.rows:
+    for row in phase.all():
         for peer in turned(running, number):
             if record.lacks(row.name, peer.name):
                 continue
             with record.tolerant([row.name], peer.name, say):
-                found = measure.sample(peer, row, f"bench.{row.name}.{number}")
+                found = phase.sample(peer, row, f"bench.{row.name}.{number}")
                 say(f"round {number + 1} of {plan.rounds}: {row.title}: {peer.name} {found.figures['rate']:,.0f} msg/s")
                 record.samples.append(found)
 

@@ -8,6 +8,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from bench.applications import APPLICATIONS, Application
+
 CREDIT = 2000
 SHORT_DIVISOR = 200
 SHORT_NODES_MAX = 2
@@ -384,12 +386,13 @@ class Choice:
     """The rows to measure, those that get an instance of their own, and whether starts are measured too."""
 
     rows: tuple[Row, ...] = ()
+    applications: tuple[Application, ...] = ()
     fresh: tuple[Fresh, ...] = ()
     starts: bool = False
 
-    def all(self) -> tuple[Row | Fresh, ...]:
+    def all(self) -> tuple[Row | Application | Fresh, ...]:
         """Everything but the start."""
-        return (*self.rows, *self.fresh)
+        return (*self.rows, *self.applications, *self.fresh)
 
     def titles(self) -> dict[str, str]:
         """Name → title, in the order of the table."""
@@ -406,10 +409,15 @@ class Choice:
 
     def short(self) -> Choice:
         """The same with small counts."""
-        return Choice(tuple(row.short() for row in self.rows), tuple(row.short() for row in self.fresh), self.starts)
+        return Choice(
+            tuple(row.short() for row in self.rows),
+            tuple(row.short() for row in self.applications),
+            tuple(row.short() for row in self.fresh),
+            self.starts,
+        )
 
 
-EVERYTHING = Choice(ROWS, FRESH, starts=True)
+EVERYTHING = Choice(ROWS, APPLICATIONS, FRESH, starts=True)
 
 
 def chosen(names: list[str]) -> Choice:
@@ -421,4 +429,5 @@ def chosen(names: list[str]) -> Choice:
     if not names:
         return EVERYTHING
     rows = tuple(row for row in ROWS if row.name in names)
-    return Choice(rows, tuple(row for row in FRESH if row.name in names), START in names)
+    applications = tuple(row for row in APPLICATIONS if row.name in names)
+    return Choice(rows, applications, tuple(row for row in FRESH if row.name in names), START in names)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import build, disk, floors, load, peers, prerequisites, report, rounds, rows
+from bench import build, disk, floors, jms, load, peers, prerequisites, report, rounds, rows
 from bench.faults import BenchFault
 
 HERE = Path(__file__).parent
@@ -86,9 +86,11 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(f"{name:26}{title}" for name, title in rows.EVERYTHING.titles().items()))
         return DONE
-    prerequisites.ensure(prerequisites.LOAD, _say)
+    prerequisites.ensure((*prerequisites.LOAD, *(prerequisites.JMS if plan.choice.applications else ())), _say)
     plan = dataclasses.replace(plan, absent=_absent(plan.names))
     load.build()
+    if plan.choice.applications:
+        jms.build()
     _raise_open_files()
     directory = options.work_directory.resolve() / str(os.getpid())
     directory.mkdir(parents=True)
@@ -176,6 +178,7 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
             row.name: {"count": row.count, "slow_count": row.slow_count, "sizes": row.sizes, "in_flight": row.in_flight}
             for row in plan.choice.rows
         },
+        "applications": {row.name: {"count": row.count, "size": row.size} for row in plan.choice.applications},
         "beside": {
             row.name: {"count": row.load.count, "turns": row.turns, "bad_per_s": row.bad_per_s}
             for row in plan.choice.fresh

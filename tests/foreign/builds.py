@@ -28,12 +28,18 @@ class BuildFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a client is made from the files in tests/foreign/<name>, and what starts it in its folder."""
+    """How a client is made from its sources, and what starts it in its folder."""
 
     name: str
     programs: dict[str, str]  # program: the Debian package that has it
     make: Callable[[Path, Path], None]  # from sources to folder
     command: Callable[[Path], list[str]]
+    # Folders with its sources, where they are not in tests/foreign/<name>; the first has the program.
+    elsewhere: tuple[Path, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return self.elsewhere or (SOURCES / self.name,)
 
 
 def built(recipe: Recipe) -> list[str]:
@@ -41,13 +47,13 @@ def built(recipe: Recipe) -> list[str]:
     _need(recipe)
     folder = BUILT / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = _digest_of(SOURCES / recipe.name)
+    wanted = _digest_of(recipe.sources)
     stamp = folder / "stamp"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run in several processes
         if not stamp.exists() or stamp.read_text() != wanted:
             stamp.unlink(missing_ok=True)
-            recipe.make(SOURCES / recipe.name, folder)
+            recipe.make(recipe.sources[0], folder)
             stamp.write_text(wanted)
     return recipe.command(folder)
 
@@ -73,9 +79,9 @@ def _need(recipe: Recipe) -> None:
         raise BuildFailed(f"the tests with the foreign client {recipe.name!r} need {lacking}: install it")
 
 
-def _digest_of(folder: Path) -> str:
+def _digest_of(folders: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
+    for file in (file for folder in folders for file in sorted(folder.iterdir())):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 

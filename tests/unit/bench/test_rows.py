@@ -4,6 +4,7 @@ import pytest
 from mqbroker.config.options import defaults
 
 from bench import load, peers, rows
+from bench.applications import APPLICATIONS
 from bench.peers.artemis import LARGE_SIZE_MIN_BYTES
 from bench.peers.rabbitmq import Rabbitmq
 
@@ -20,12 +21,12 @@ def test_names_are_distinct() -> None:
 
 def test_no_names_choose_everything() -> None:
     fresh = (*rows.MANY, *rows.BESIDE, *rows.FLOODED, *rows.AMONG)
-    assert rows.chosen([]) == rows.Choice(rows.ROWS, fresh, starts=True)
+    assert rows.chosen([]) == rows.Choice(rows.ROWS, APPLICATIONS, fresh, starts=True)
 
 
 def test_names_choose_in_the_order_of_the_table() -> None:
-    found = rows.chosen(["queues", "latency", "durable-1"])
-    assert [row.name for row in found.all()] == ["durable-1", "latency", "queues"]
+    found = rows.chosen(["queues", "jms-queue", "latency", "durable-1"])
+    assert [row.name for row in found.all()] == ["durable-1", "latency", "jms-queue", "queues"]
     assert not found.starts
 
 
