@@ -14,7 +14,7 @@ from bench.applications import Application
 from bench.faults import BenchFault, WrongCounts
 from bench.load import Target
 from bench.peers.peer import START_TIMEOUT_S
-from bench.rows import Among, Beside, Flooded, Many, Row
+from bench.rows import Among, Beside, Flooded, Many, Recovery, Row
 
 IDLE_S = 1.0
 RETRY_S = 0.01
@@ -119,6 +119,21 @@ def many(peer: Target, row: Many, idle_mb: float) -> Figures:
     if row.attached:
         return {"attach_s": seconds, "rss_mb": found_mb}
     return {"create_s": seconds, "added_mb": found_mb - idle_mb}
+
+
+def recovery(peer: Target, row: Recovery) -> Figures:
+    """Seconds from a kill of a broker that holds the load's messages to the next one that it accepts; it has all
+    of them then."""
+    address = f"bench.{row.name}"
+    load.run(peer, row.load, address)
+    (node,) = peer.nodes
+    killed_ns = time.monotonic_ns()
+    node.kill()
+    node.launch()
+    accepted_ns = _first_accepted_ns(peer)
+    node.after_start()
+    load.drain(peer, row.load, address)
+    return {"recover_s": (accepted_ns - killed_ns) / 1e9}
 
 
 def among(peer: Target, row: Among) -> Figures:

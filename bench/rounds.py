@@ -17,7 +17,7 @@ from bench import jms, measure, peers
 from bench.applications import Application
 from bench.faults import BenchFault
 from bench.load import Target
-from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Flooded, Fresh, Row
+from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Flooded, Fresh, Recovery, Row
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
@@ -232,6 +232,8 @@ def _on_fresh(name: str, row: Fresh | None, place: Path) -> dict[str, measure.Fi
             found = {row.name: measure.beside(peer, row)}
         elif isinstance(row, Among):
             found = {row.name: measure.among(peer, row)}
+        elif isinstance(row, Recovery):
+            found = {row.name: measure.recovery(peer, row)}
         elif row is not None:
             found = {row.name: measure.many(peer, row, figures["rss_mb"])}
         else:

@@ -1,6 +1,7 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
 Beside for what others must not feel of bad input and one Flooded for what they must not feel of floods, one Among for
-what a crowd must not cost, one Metric for each figure. Pure; the rows are tables."""
+what a crowd must not cost, one Recovery for how soon a killed broker is back, one Metric for each figure. Pure; the
+rows are tables."""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ METRICS = (
     Metric("p99_share", "p99 beside ÷ alone", "p99 beside others in those alone", False, compared=False),
     Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
     Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
+    Metric("recover_s", "recovered s", "seconds from a kill to the first message accepted after it", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
     Metric(
         "tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first", True, compared=False
@@ -198,7 +200,21 @@ class Flooded:
         return {f"{self.name}: {flood}": f"beside a flood: {flood}" for flood in self.floods}
 
 
-Fresh = Many | Beside | Flooded | Among
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A fresh instance takes in the messages of `load` and is killed: until it accepts the next one."""
+
+    name: str
+    title: str
+    load: Row
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Recovery:
+        """Of a few messages."""
+        return dataclasses.replace(self, load=self.load.short())
+
+
+Fresh = Many | Beside | Flooded | Among | Recovery
 
 
 def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
@@ -358,7 +374,16 @@ AMONG = (
     _among("queues-single", "10,000 queues", "durable-16", MANY[1]),
 )
 
-FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *FLOODED, *AMONG)
+RECOVERY = (
+    Recovery(
+        "recovery",
+        "kill -9 with 500,000 durable 1 KiB to the first accepted message",
+        Row("recovery", "500,000 durable", 500_000, 1024, durable=True, in_flight=1_000, consumer=False),
+        skips=tuple((kind, "so many durable messages take it minutes") for kind in sorted(SLOW)),
+    ),
+)
+
+FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *FLOODED, *AMONG, *RECOVERY)
 
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
 START = "start"

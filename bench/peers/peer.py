@@ -127,6 +127,13 @@ class Peer(ABC):
                 raise BenchFault(f"{self.name} does not listen after {START_TIMEOUT_S} s\n{self.log_end()}")
             time.sleep(POLL_S)
 
+    def kill(self) -> None:
+        """End the process as a crash does."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
     def stop(self) -> None:
         """End the process: asked first, killed when it does not listen. Harmless when there is none."""
         process, self._process = self._process, None

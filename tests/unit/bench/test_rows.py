@@ -20,7 +20,7 @@ def test_names_are_distinct() -> None:
 
 
 def test_no_names_choose_everything() -> None:
-    fresh = (*rows.MANY, *rows.BESIDE, *rows.FLOODED, *rows.AMONG)
+    fresh = (*rows.MANY, *rows.BESIDE, *rows.FLOODED, *rows.AMONG, *rows.RECOVERY)
     assert rows.chosen([]) == rows.Choice(rows.ROWS, APPLICATIONS, fresh, starts=True)
 
 
@@ -152,3 +152,10 @@ def test_arguments_of_many() -> None:
         *("attach", "--address", "q", "--connections", "1000", "--links", "1")
     ]
     assert {"--at-once", "--credit"} <= set(load.many_arguments(row, "attach", "q"))
+
+
+def test_a_recovery_is_of_durable_messages_that_nobody_has_read() -> None:
+    (row,) = rows.RECOVERY
+    assert (row.load.count, row.load.size, row.load.durable, row.load.consumer) == (500_000, 1024, True, False)
+    assert row.short().load == row.load.short()
+    assert rows.chosen(["recovery"]) == rows.Choice(fresh=(row,))
