@@ -10,7 +10,8 @@ import pytest
 from mqbroker.amqp import states
 from mqbroker.amqp.states import ConnectionState, LinkState, SessionState
 from mqbroker.base.errors import Bug, PeerFault, Scope
-from mqbroker.base.states import OURS, PEERS, StateEvent, StateTable
+from mqbroker.base.state_table import StateTable
+from mqbroker.base.states import OURS, PEERS, StateEvent
 
 TABLES: list[tuple[str, type[Enum], type[StateEvent], StateTable[Any, Any], Scope]] = [
     ("connection", ConnectionState, states.ConnectionStateEvent, states.CONNECTION_STATES, Scope.CONNECTION),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug, PeerFault, Scope
-from mqbroker.base.states import OURS, PEERS, StateEvent, StateMember, StateTable
+from mqbroker.base.state_table import StateTable
+from mqbroker.base.states import OURS, PEERS, StateEvent, StateMember
 
 
 class Door(StateMember):

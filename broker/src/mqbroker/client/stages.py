@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
+from mqbroker.base.state_table import StateTable
+from mqbroker.base.states import OURS, StateEvent, StateMember
 
 
 class Stage(StateMember):

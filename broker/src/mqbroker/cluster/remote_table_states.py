@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.errors import Scope
-from mqbroker.base.states import PEERS, StateEvent, StateMember, StateTable
+from mqbroker.base.state_table import StateTable
+from mqbroker.base.states import PEERS, StateEvent, StateMember
 
 
 class TableState(StateMember):

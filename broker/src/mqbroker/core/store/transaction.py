@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
+from mqbroker.base.state_table import StateTable
+from mqbroker.base.states import OURS, StateEvent, StateMember
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
 from mqbroker.core.address.gathering import GatheredPost, Gathering, PostTarget
 from mqbroker.core.cluster.grouping import Grouping
