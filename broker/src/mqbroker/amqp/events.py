@@ -6,11 +6,12 @@ The end of something must reach its owner, so with it the look at the peer's byt
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.deliveries import Incoming as Incoming
 from mqbroker.amqp.deliveries import Settled as Settled
+from mqbroker.base.frozen import frozen
 from mqbroker.base.look import LOOK
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class CreditGiven(NamedTuple):
     link: SenderLink
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SaslDerive:
     """A login needs PBKDF2-HMAC of the password; answer with `Connection.derived(key)`, or see `recall` there.
 
@@ -129,7 +130,7 @@ class SaslDerive:
     hash_name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LoggedIn:
     """The peer is who it says; `user` is None for ANONYMOUS."""
 
@@ -137,7 +138,7 @@ class LoggedIn:
     mechanism: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LoginDecided:
     """Whether the peer is let in. It is told by `Connection.conclude`, now or later; `why` is for the log."""
 
@@ -147,21 +148,21 @@ class LoginDecided:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Opened:
     """The peer sent open. A server answers with `Connection.open`."""
 
     open: Open
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Began:
     """A session is mapped."""
 
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attaching:
     """The peer wants a link: answer with `link.accept` or `link.refuse`. The role is the link's class."""
 
@@ -169,7 +170,7 @@ class Attaching:
     attach: Attach
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attached:
     """A link that we asked for stands (or was refused: then Detached follows at once)."""
 
@@ -177,7 +178,7 @@ class Attached:
     attach: Attach
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Detached:
     """A link is gone. `returned`: deliveries of ours on it that had no outcome.
 
@@ -193,7 +194,7 @@ class Detached:
         LOOK.has_touched = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Returned:
     """Some of what a link had unsettled that is over and has very much; Detached brings the last of it."""
 
@@ -205,7 +206,7 @@ class Returned:
         LOOK.has_touched = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Ended:
     """A session is gone, its links with it (Detached came for each)."""
 
@@ -216,7 +217,7 @@ class Ended:
         LOOK.has_touched = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LinksLeft:
     """Links of sessions that are over are still to be handed back, by turns. Until then their owners count as there."""
 
@@ -224,7 +225,7 @@ class LinksLeft:
         LOOK.has_touched = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class WorkDone:
     """What took a while and was left to the connection is done: `then` is what follows from it."""
 
@@ -234,7 +235,7 @@ class WorkDone:
         LOOK.has_touched = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Dead:
     """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end.
 

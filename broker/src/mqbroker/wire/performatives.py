@@ -6,9 +6,9 @@ Enumerations are plain values with their range checked. Source: AMQP 1.0 §2.7, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
+from mqbroker.base.frozen import frozen
 from mqbroker.wire.composites import (
     ANY,
     BINARY,
@@ -75,7 +75,7 @@ _SESSION_END: Final = Symbol("session-end")
 
 
 @composite(0x1D, "amqp:error:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Error:
     condition: Annotated[Symbol, SYMBOL]
     description: OptText = None
@@ -89,32 +89,32 @@ OptError = Annotated[Error | None, one_of("error", (Error,))]
 
 
 @composite(0x23, "amqp:received:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Received:
     section_number: UInt32
     section_offset: Annotated[int, ULONG]
 
 
 @composite(0x24, "amqp:accepted:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Accepted:
     pass
 
 
 @composite(0x25, "amqp:rejected:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Rejected:
     error: OptError = None
 
 
 @composite(0x26, "amqp:released:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Released:
     pass
 
 
 @composite(0x27, "amqp:modified:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Modified:
     delivery_failed: Bool = False
     undeliverable_here: Bool = False
@@ -122,20 +122,20 @@ class Modified:
 
 
 @composite(0x31, "amqp:declare:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Declare:
     global_id: Annotated[Any | None, ANY] = None
 
 
 @composite(0x32, "amqp:discharge:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Discharge:
     txn_id: Blob
     fail: Bool = False
 
 
 @composite(0x33, "amqp:declared:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Declared:
     txn_id: Blob
 
@@ -145,7 +145,7 @@ OptOutcome = Annotated[Outcome | None, one_of("outcome", (Accepted, Rejected, Re
 
 
 @composite(0x34, "amqp:transactional-state:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class TransactionalState:
     txn_id: Blob
     outcome: OptOutcome = None
@@ -161,7 +161,7 @@ OptState = Annotated[DeliveryState | None, one_of("delivery-state", _STATES)]
 
 
 @composite(0x28, "amqp:source:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Source:
     """Where messages come from. To AMQP an address is of any type; here it is a string, as in practice."""
 
@@ -179,7 +179,7 @@ class Source:
 
 
 @composite(0x29, "amqp:target:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Target:
     address: OptText = None
     durable: Durability = 0
@@ -191,7 +191,7 @@ class Target:
 
 
 @composite(0x30, "amqp:coordinator:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Coordinator:
     capabilities: Symbols = None
 
@@ -204,7 +204,7 @@ OptTarget = Annotated[Target | Coordinator | None, one_of("target", (Target, Coo
 
 
 @composite(0x10, "amqp:open:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Open:
     container_id: Text
     hostname: OptText = None
@@ -219,7 +219,7 @@ class Open:
 
 
 @composite(0x11, "amqp:begin:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Begin:
     remote_channel: Annotated[int | None, USHORT]
     next_outgoing_id: UInt32
@@ -232,7 +232,7 @@ class Begin:
 
 
 @composite(0x12, "amqp:attach:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Attach:
     name: Text
     handle: UInt32
@@ -251,7 +251,7 @@ class Attach:
 
 
 @composite(0x13, "amqp:flow:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Flow:
     next_incoming_id: OptUInt32
     incoming_window: UInt32
@@ -267,7 +267,7 @@ class Flow:
 
 
 @composite(0x14, "amqp:transfer:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Transfer:
     """`settled` stays None where it is not said: in later frames of a delivery that differs from False (§2.7.5)."""
 
@@ -285,7 +285,7 @@ class Transfer:
 
 
 @composite(0x15, "amqp:disposition:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Disposition:
     role: Bool
     first: UInt32
@@ -296,7 +296,7 @@ class Disposition:
 
 
 @composite(0x16, "amqp:detach:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Detach:
     handle: UInt32
     closed: Bool = False
@@ -304,13 +304,13 @@ class Detach:
 
 
 @composite(0x17, "amqp:end:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class End:
     error: OptError = None
 
 
 @composite(0x18, "amqp:close:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Close:
     error: OptError = None
 
@@ -319,13 +319,13 @@ class Close:
 
 
 @composite(0x40, "amqp:sasl-mechanisms:list")
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SaslMechanisms:
     sasl_server_mechanisms: Annotated[tuple[Symbol, ...], SYMBOLS]
 
 
 @composite(0x41, "amqp:sasl-init:list")
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SaslInit:
     mechanism: Annotated[Symbol, SYMBOL]
     initial_response: OptBlob = None
@@ -333,19 +333,19 @@ class SaslInit:
 
 
 @composite(0x42, "amqp:sasl-challenge:list")
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SaslChallenge:
     challenge: Blob
 
 
 @composite(0x43, "amqp:sasl-response:list")
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SaslResponse:
     response: Blob
 
 
 @composite(0x44, "amqp:sasl-outcome:list")
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SaslOutcome:
     code: Annotated[int, _SASL_CODE]
     additional_data: OptBlob = None

@@ -7,15 +7,16 @@ only after `Synced`, so `io/` needs no rule of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mqbroker.base.frozen import frozen
 from mqbroker.journal.places import Slice
 from mqbroker.node.values.traffic import Batch as Batch
 from mqbroker.node.values.traffic import Send as Send
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CloseConnection:
     """Close a connection after what was sent has left (at most `linger_ms`, then hard). `Closed` follows as input."""
 
@@ -23,7 +24,7 @@ class CloseConnection:
     linger_ms: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PauseReading:
     """Stop (or resume) reading this connection: back-pressure on a publisher."""
 
@@ -31,7 +32,7 @@ class PauseReading:
     is_paused: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Connect:
     """Open an outgoing connection. Comes back as Connected, or as Closed with the reason, within `timeout_ms`.
 
@@ -49,7 +50,7 @@ class Connect:
     timeout_ms: int = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Derive:
     """PBKDF2-HMAC(`hash_name`, password, salt, iterations), off the loop. Done.result: the derived bytes."""
 
@@ -60,7 +61,7 @@ class Derive:
     iterations: int = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class DeleteSegment:
     """Delete a journal segment that nothing needs any more. Done or Failed follows."""
 
@@ -68,7 +69,7 @@ class DeleteSegment:
     segment: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ReadPage:
     """Read these parts of segments, all of which are synced and stay until then. Done.result: the bytes of each.
 
@@ -79,7 +80,7 @@ class ReadPage:
     slices: tuple[Slice, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class WriteLarge:
     """Write to the file of a large message, which the piece at offset 0 makes. Done or Failed follows.
 
@@ -92,7 +93,7 @@ class WriteLarge:
     chunks: tuple[bytes, ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class FinishLarge:
     """Write the rest of a file, which may be all or nothing of it. With `sync`, it and its name are on disk before
     Done comes.
@@ -107,7 +108,7 @@ class FinishLarge:
     sync: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ReadLarge:
     """Read from the file of a large message. Done.result: the bytes, exactly so many. A failure ends the node."""
 
@@ -117,7 +118,7 @@ class ReadLarge:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class DeleteLarge:
     """Delete the file of a large message, if it is there. Failed follows where that cannot be done, else nothing."""
 
@@ -125,7 +126,7 @@ class DeleteLarge:
     file: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class LoadConfiguration:
     """Read the files of options and users again, and take what a running process may take; nothing of it if anything
     is wrong. Done.result: an inputs.Configuration. Failed.why: every fault, one a line.
@@ -134,7 +135,7 @@ class LoadConfiguration:
     id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class JoinGroup:
     """Listen at the place of this discovery group, in place of an ear that it may have. Done or Failed follows."""
 
@@ -142,7 +143,7 @@ class JoinGroup:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class SendDatagram:
     """Send to the place of this broadcast group. Done or Failed follows."""
 
@@ -151,7 +152,7 @@ class SendDatagram:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Probe:
     """See whether somebody takes TCP connections there, for connection routers. Done or Failed follows."""
 
@@ -160,7 +161,7 @@ class Probe:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class RelayRecord:
     """Pass this datagram of a node on to the peers of this discovery group, in place of an earlier one of that node;
     empty: pass on none. Nothing follows.
@@ -171,7 +172,7 @@ class RelayRecord:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -180,7 +181,7 @@ class AdminReply:
     error: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Halt:
     """The node is done (graceful stop finished): `io/` closes everything and ends the process with `code`."""
 

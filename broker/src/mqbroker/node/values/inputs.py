@@ -5,16 +5,17 @@ Connection ids and request ids are integers that `io/` (or the simulator) hands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from mqbroker.amqp.certificate import Certificate
+from mqbroker.base.frozen import frozen
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.values.traffic import BytesReceived as BytesReceived
 from mqbroker.node.values.traffic import Synced as Synced
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ConnectionAccepted:
     """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection.
 
@@ -31,7 +32,7 @@ class ConnectionAccepted:
     server_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Connected:
     """An outgoing connection that effect `Connect(conn, …)` asked for stands."""
 
@@ -39,7 +40,7 @@ class Connected:
     entropy: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Closed:
     """A connection is gone, from whichever side. Comes exactly once for each; nothing of it comes later."""
 
@@ -47,7 +48,7 @@ class Closed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class WriteBlocked:
     """The transport's buffer of this connection is over its high-water mark (or under the low one again)."""
 
@@ -55,7 +56,7 @@ class WriteBlocked:
     is_blocked: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Done:
     """The one good completion of the effect `id`. `result` is what its effect says."""
 
@@ -63,7 +64,7 @@ class Done:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Failed:
     """The one bad completion of the effect `id`."""
 
@@ -78,14 +79,14 @@ class Configuration(NamedTuple):
     users: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UnsyncedBytes:
     """The disk queue in `io/`: bytes that were handed over in appends and are not synced yet."""
 
     pending_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Datagram:
     """Something came to a discovery group that `JoinGroup` asked for. `source` is its sender's address and port."""
 
@@ -94,7 +95,7 @@ class Datagram:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Slipped:
     """A bug showed in `io/` where it served somebody at `source` who asks for `what`, and ended that connection alone.
 
@@ -107,7 +108,7 @@ class Slipped:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Resolved:
     """The names of a discovery group led to these places: (name, host, port), all that there are now."""
 
@@ -115,7 +116,7 @@ class Resolved:
     found: tuple[tuple[str, str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Looked:
     """Looks of a discovery group at its place fail now, and why; or they work again, where `why` is empty."""
 
@@ -123,7 +124,7 @@ class Looked:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class JournalSpace:
     """Whether less is free on the file system of the journal than the options want."""
 
@@ -141,14 +142,14 @@ class CertificateExpiry(NamedTuple):
     not_after_s: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class CertificatesInUse:
     """What listeners have loaded by now."""
 
     endings: tuple[CertificateExpiry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
 
@@ -162,28 +163,28 @@ class AdminRequest:
     uid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class AdminClosed:
     """An admin session is gone: what it had in delivery returns to its place."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class UsersChanged:
     """The file of users was read again (name -> verifier, see config.users)."""
 
     users: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ClusterKeyChanged:
     """The file of the cluster's secret was read again; the key is made of it."""
 
     key: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class OptionsChanged:
     """The file of options was read again. `io/` takes what may change while the process runs (config.slices).
 
@@ -194,7 +195,7 @@ class OptionsChanged:
     users: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Stop:
     """Stop gracefully: refuse new connections, close all with `amqp:connection:forced`, sync, then `Halt`."""
 
