@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from mqbroker.base.errors import Bug, PeerFault, Refused, Scope
+from mqbroker.wire import composites
 from mqbroker.wire import performatives as p
 from mqbroker.wire import sections as s
 from mqbroker.wire.composites import decode_composite, encode_composite
@@ -78,6 +79,16 @@ def test_trailing_nulls_and_defaults_are_left_out() -> None:
     assert p.encode(p.Detach(3)) == bytes.fromhex("005316c0 03 01 5203")
     assert p.encode(p.Flow(None, 1, 2, 3, drain=False)) == bytes.fromhex("005313c0 08 04 40 5201 5202 5203")
     assert p.encode(p.Transfer(0, more=True)) == bytes.fromhex("005314c0 07 06 43 40 40 40 40 41")
+
+
+def test_arrays_of_symbols_are_remembered_within_bounds() -> None:
+    for number in range(2 * composites.WRITTEN_SYMBOLS_MAX):
+        for symbols in ((Symbol(f"s{number}"),), (Symbol("s" * 300 + str(number)), Symbol("t"))):
+            for _ in range(2):
+                raw = p.encode(p.SaslMechanisms(symbols))
+                assert p.decode_performative(raw, 0, len(raw))[0] == p.SaslMechanisms(symbols)
+    assert len(composites._WRITTEN_SYMBOLS) <= composites.WRITTEN_SYMBOLS_MAX
+    assert max(map(len, composites._WRITTEN_SYMBOLS.values())) <= composites.WRITTEN_SYMBOLS_BYTES_MAX
 
 
 def test_multiple_reads_one_symbol_and_arrays_alike() -> None:

@@ -17,7 +17,7 @@ import operator
 import struct
 from collections.abc import Callable
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 from mqbroker.base.errors import Bug, PeerFault, Scope
 from mqbroker.wire import codes
@@ -44,12 +44,21 @@ UNFIT = (struct.error, OverflowError, UnicodeEncodeError, TypeError, AttributeEr
 """What writing a value of a wrong type or range raises."""
 
 
-class FieldKind(NamedTuple):
-    """What a field may hold. `read` starts at the format code, which is not null; `write` gives the code as well."""
+class FieldKind:
+    """What a field may hold. `read` starts at the format code, which is not null; `write` gives the code as well.
 
-    name: str
-    read: Reader
-    write: Callable[..., bytes]
+    `readers`: of a primitive without a rule of its own what reads it, by its code; they start behind the code.
+    """
+
+    __slots__ = ("name", "read", "readers", "write")
+
+    def __init__(
+        self, name: str, read: Reader, write: Callable[..., bytes], readers: dict[int, Reader] | None = None
+    ) -> None:
+        self.name: Final = name
+        self.read: Final = read
+        self.write: Final = write
+        self.readers: Final = readers
 
 
 class Field(NamedTuple):
@@ -59,26 +68,40 @@ class Field(NamedTuple):
     default: Any
 
 
-class Codec(NamedTuple):
-    """All that is needed to decode and encode one composite type."""
+class Codec:
+    """All that is needed to decode and encode one composite type, by field: a frame looks at no Field."""
 
-    make: Callable[..., Any]
-    code: int
-    symbol: str
-    prefix: bytes
-    fields: tuple[Field, ...]
-    count_min: int
-    defaults: tuple[Any, ...]
-    values_of: Callable[[Any], tuple[Any, ...]]
-    # By field, for encoding without a look at each Field: what writes it, and the value that is sent as null.
-    writes: tuple[Callable[..., bytes], ...]
-    unsaid: tuple[Any, ...]
-    mandatory: tuple[int, ...]
+    __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "prefix", "symbol",
+                 "unsaid", "values_of", "writes")  # fmt: skip
+
+    def __init__(self, make: type[Any], code: int, symbol: str, fields: tuple[Field, ...]) -> None:
+        self.make: Final[Callable[..., Any]] = make
+        self.code: Final = code
+        self.symbol: Final = symbol
+        self.fields: Final = fields
+        self.prefix: Final = bytes((0, codes.SMALLULONG, code))
+        self.empty: Final = self.prefix + encode_list(0, b"")
+        self.kinds: Final = tuple([field.kind for field in fields])
+        self.mandatory: Final = tuple([field.mandatory for field in fields])
+        self.count_min: Final = max((index + 1 for index, field in enumerate(fields) if field.mandatory), default=0)
+        self.defaults: Final = tuple([field.default for field in fields])
+        self.values_of: Final = _getter(make)
+        self.writes: Final = tuple([field.kind.write for field in fields])
+        # What is sent as null besides None.
+        self.unsaid: Final = tuple([ALWAYS_SAID if field.mandatory else field.default for field in fields])
+
+    def field_name(self, place: int) -> str:
+        return self.fields[place].name
 
 
 NULL = bytes((codes.NULL,))
 ALWAYS_SAID = object()  # equal to no value
 
+# The first so many arrays of symbols that are short are written once.
+WRITTEN_SYMBOLS_MAX = 256
+WRITTEN_SYMBOLS_BYTES_MAX = 256
+
+_WRITTEN_SYMBOLS: dict[tuple[str, ...], bytes] = {}
 _BY_CODE: dict[int, Codec] = {}
 _BY_SYMBOL: dict[str, Codec] = {}
 _BY_CLASS: dict[type, Codec] = {}
@@ -88,15 +111,7 @@ def composite(code: int, symbol: str) -> Callable[[type[_Class]], type[_Class]]:
     """Class decorator above `@dataclass`: registers the codec of a composite type under both of its descriptors."""
 
     def register(made: type[_Class]) -> type[_Class]:
-        fields = tuple(_declared_fields(made))
-        count_min = max((index + 1 for index, field in enumerate(fields) if field.mandatory), default=0)
-        defaults = tuple(field.default for field in fields)
-        codec = Codec(
-            made, code, symbol, bytes((0, codes.SMALLULONG, code)), fields, count_min, defaults, _getter(made),
-            tuple(field.kind.write for field in fields),
-            tuple(ALWAYS_SAID if field.mandatory or field.default is None else field.default for field in fields),
-            tuple(place for place, field in enumerate(fields) if field.mandatory),
-        )  # fmt: skip
+        codec = Codec(made, code, symbol, tuple(_declared_fields(made)))
         _BY_CODE[code] = _BY_SYMBOL[symbol] = _BY_CLASS[made] = codec
         return made
 
@@ -141,29 +156,39 @@ def decode_composite(
     count, offset, list_end = _list_bounds(buffer, offset, end)
     if not codec.count_min <= count <= len(codec.fields):
         raise invalid_field(f"{codec.symbol} with {count} of {codec.count_min} to {len(codec.fields)} fields", offset)
-    values = _decode_fields(codec.fields[:count], buffer, (offset, list_end, depth + 2), codec)
+    values = _decode_fields(codec, count, buffer, (offset, list_end, depth + 2))
     return codec.make(*values, *codec.defaults[count:]), list_end
 
 
-def _decode_fields(fields: tuple[Field, ...], buffer: Buffer, place: tuple[int, int, int], codec: Codec) -> list[Any]:
-    """The values of `fields`, which fill a list's body exactly. One loop, for every unusual frame passes here."""
+def _decode_fields(codec: Codec, count: int, buffer: Buffer, place: tuple[int, int, int]) -> list[Any]:
+    """The values of the first `count` fields, which fill a list's body exactly. One loop, for every unusual frame
+    passes here.
+    """
     offset, end, depth = place
     values: list[Any] = []
     try:
-        for _name, (_, read, _), mandatory, default in fields:
+        for index in range(count):
             if offset >= end:
                 raise decode_fault("the list ends before it", offset)
-            if buffer[offset] != codes.NULL:
-                value, offset = read(buffer, offset, end, depth)
-                values.append(value)
-            elif mandatory:
-                raise invalid_field("null in a mandatory field", offset)
-            else:
-                values.append(default)
+            code = buffer[offset]
+            if code == codes.NULL:
+                if codec.mandatory[index]:
+                    raise invalid_field("null in a mandatory field", offset)
+                values.append(codec.defaults[index])
                 offset += 1
+                continue
+            kind = codec.kinds[index]
+            if kind.readers is None:
+                value, offset = kind.read(buffer, offset, end, depth)
+            else:
+                reader = kind.readers.get(code)
+                if reader is None:
+                    raise _other_code(kind.name, code, offset)
+                value, offset = reader(buffer, offset + 1, end, depth)
+            values.append(value)
     except PeerFault as fault:
         raise PeerFault(
-            fault.condition, f"{codec.symbol}, {fields[len(values)].name}: {fault.description}", fault.scope
+            fault.condition, f"{codec.symbol}, {codec.field_name(len(values))}: {fault.description}", fault.scope
         ) from None
     if offset != end:
         raise decode_fault(f"{codec.symbol} has {end - offset} bytes behind its last field", offset)
@@ -208,19 +233,36 @@ def encode_composite(value: Any) -> bytes:
     """An instance of a composite class with its descriptor, trailing nulls trimmed."""
     codec = _BY_CLASS[type(value)]
     values = codec.values_of(value)
-    for place in codec.mandatory:
-        if values[place] is None:
-            raise Bug(f"{codec.symbol} is sent without its mandatory field {codec.fields[place].name}")
+    count = len(values)
+    while count and not _is_said(values[count - 1], codec.unsaid[count - 1]):
+        count -= 1
+    if count < codec.count_min:
+        raise _missing(codec, values)
+    if not count:
+        return codec.empty
+    parts: list[bytes] = []
     try:
-        parts = [
-            NULL if held is None or held == unsaid else write(held)
-            for write, unsaid, held in zip(codec.writes, codec.unsaid, values, strict=True)
-        ]
+        for index in range(count):
+            held = values[index]
+            if _is_said(held, codec.unsaid[index]):
+                parts.append(codec.writes[index](held))
+            elif codec.mandatory[index]:
+                raise _missing(codec, values)
+            else:
+                parts.append(NULL)
     except UNFIT as error:
         raise encode_refusal(f"{codec.symbol}, {_unfit_field(codec, values)}: {error}") from None
-    while parts and parts[-1] == NULL:
-        del parts[-1]
-    return codec.prefix + encode_list(len(parts), b"".join(parts))
+    return codec.prefix + encode_list(count, b"".join(parts))
+
+
+def _is_said(held: object, unsaid: object) -> bool:
+    """Whether a field is more than null to who reads it."""
+    return held is not None and held is not unsaid and (unsaid is ALWAYS_SAID or unsaid is None or held != unsaid)
+
+
+def _missing(codec: Codec, values: tuple[Any, ...]) -> Bug:
+    missing = [field.name for field, held in zip(codec.fields, values, strict=True) if field.mandatory and held is None]
+    return Bug(f"{codec.symbol} is sent without its mandatory field {missing[0]}")
 
 
 def _unfit_field(codec: Codec, values: tuple[Any, ...]) -> str:
@@ -239,15 +281,19 @@ def _unfit_field(codec: Codec, values: tuple[Any, ...]) -> str:
 
 def primitive(name: str, accepted: tuple[int, ...], write: Callable[..., bytes]) -> FieldKind:
     """Values of one primitive type, without wrappers: the field says the type."""
-    readers = {code: READERS[code] for code in accepted}
+    readers = {code: reader for code in accepted if (reader := READERS[code]) is not None}
 
     def read(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[Any, int]:
         reader = readers.get(buffer[offset])
         if reader is None:
-            raise invalid_field(f"{name} expected, got format code 0x{buffer[offset]:02x}", offset)
+            raise _other_code(name, buffer[offset], offset)
         return reader(buffer, offset + 1, end, depth)
 
-    return FieldKind(name, read, write)
+    return FieldKind(name, read, write, readers)
+
+
+def _other_code(name: str, code: int, offset: int) -> PeerFault:
+    return invalid_field(f"{name} expected, got format code 0x{code:02x}", offset)
 
 
 def checked(kind: FieldKind, allowed: Callable[[Any], bool], rule: str) -> FieldKind:
@@ -286,9 +332,15 @@ def _read_symbols(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[tu
 
 
 def _write_symbols(value: tuple[str, ...]) -> bytes:
-    # Always an array: every broker sends one, so no client has been tested with less.
-    wide = any(len(each) > 255 for each in value)
-    return encode_array(Array(codes.SYM32 if wide else codes.SYM8, value))
+    # Always an array: every broker sends one, so no client has been tested with less. What is offered and asked for is
+    # the same few from one link to the next.
+    written = _WRITTEN_SYMBOLS.get(value)
+    if written is None:
+        wide = any(len(each) > 255 for each in value)
+        written = encode_array(Array(codes.SYM32 if wide else codes.SYM8, value))
+        if len(_WRITTEN_SYMBOLS) < WRITTEN_SYMBOLS_MAX and len(written) <= WRITTEN_SYMBOLS_BYTES_MAX:
+            _WRITTEN_SYMBOLS[value] = written
+    return written
 
 
 def _read_keyed(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[dict[Any, Any], int]:

@@ -39,6 +39,8 @@ from mqbroker.wire.values import (
 Writer = Callable[[Any, int], bytes]
 
 _pack_code_u32 = struct.Struct(">BI").pack
+_BYTES = [bytes((value,)) for value in range(256)]
+_SMALL_UINTS = [b"\x43"] + [bytes((codes.SMALLUINT, value)) for value in range(1, 256)]
 
 
 def encode_value(value: Any, depth: int = 0) -> bytes:
@@ -59,7 +61,7 @@ def encode_refusal(why: str) -> Refused:
 def encode_compound(code8: int, code32: int, count: int, body: bytes) -> bytes:
     """A list or map of `count` encoded values, short form where it fits."""
     if count <= 255 and len(body) <= 254:
-        return bytes((code8, len(body) + 1, count)) + body
+        return _BYTES[code8] + _BYTES[len(body) + 1] + _BYTES[count] + body
     return struct.pack(">BII", code32, len(body) + 4, count) + body
 
 
@@ -68,9 +70,9 @@ def encode_list(count: int, body: bytes) -> bytes:
 
 
 def encode_uint(value: int, depth: int = 0) -> bytes:
-    if 0 < value <= 255:
-        return bytes((codes.SMALLUINT, value))
-    return _pack_code_u32(codes.UINT, value) if value else b"\x43"
+    if 0 <= value <= 255:
+        return _SMALL_UINTS[value]
+    return _pack_code_u32(codes.UINT, value)
 
 
 def encode_ulong(value: int, depth: int = 0) -> bytes:
@@ -116,7 +118,7 @@ def encode_array(value: Array, depth: int = 0) -> bytes:
 
 def _encode_variable(code8: int, code32: int, body: bytes) -> bytes:
     if len(body) <= 255:
-        return bytes((code8, len(body))) + body
+        return _BYTES[code8] + _BYTES[len(body)] + body
     return _pack_code_u32(code32, len(body)) + body
 
 
