@@ -25,6 +25,7 @@ EXEMPT: dict[str, str] = {
     "core/paging/restore.py": "before the first step",
     "core/store/journal_export.py": "an import, before the first step",
     "core/store/exported_bodies.py": "an import, before the first step",
+    "core/queue/kinds.py:QueueKind.encoded": "a text that is remembered, whole",
     "core/queue/message_view.py": "what a view has found in its message, for itself",
     "core/queue/message_filter.py": "answers that are remembered, each whole, and what was found in a message",
     "core/queue/picking.py": "requests of administrators",

@@ -15,6 +15,7 @@ from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 
 from .faulty_files import FaultyFiles, Point
 
@@ -35,7 +36,7 @@ def work(directory: JournalDirectory, ids: range) -> None:
     disk = Disk(directory, recovered, lambda item: None, faults.append)
     journal = Journal(directory.options, recovered)
     if not recovered.queues:
-        journal.declare(1, {"name": "orders"})
+        journal.declare(1, encode_attributes({"name": "orders"}))
     for number in ids:
         journal.store(number, 1, (1,), bytes([number]) * 15_000)
         append = journal.take(sync=True)

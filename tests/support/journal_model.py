@@ -13,7 +13,7 @@ from typing import Any
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.records import Attempts
+from mqbroker.journal.records import Attempts, encode_attributes
 from mqbroker.journal.recovered import Recovered
 
 QUEUES_MAX = 5
@@ -121,7 +121,7 @@ class Model:
         if len(self.state.queues) < QUEUES_MAX:
             attributes = {"name": f"q{self.next_queue}", "max": self.random.randint(0, 9)}
             self.state.queues[self.next_queue] = attributes
-            journal.declare(self.next_queue, attributes)
+            journal.declare(self.next_queue, encode_attributes(attributes))
             self.next_queue += 1
 
     def _store(self, journal: Journal) -> None:

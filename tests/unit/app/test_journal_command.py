@@ -28,6 +28,7 @@ from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 from mqbroker.wire.large import large_run
 from mqbroker.wire.large_file import Large
 from mqbroker.wire.run import Run, single
@@ -47,7 +48,7 @@ def made(
     journal = Journal(options, recovered)
     faults: list[StorageFault] = []
     disk = Disk(place, recovered, lambda done: None, faults.append)
-    journal.declare(1, {"name": name, "address": "orders", "routing": "anycast", "ring_size": 9})
+    journal.declare(1, encode_attributes({"name": name, "address": "orders", "routing": "anycast", "ring_size": 9}))
     for number in range(1, count + 1):
         run = large or single(build_message(f"m{number}", durable=True))
         journal.store(number, 1, (1,), run.buffer, 1_700_000_000_000)

@@ -21,6 +21,7 @@ from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.journal.entry import ENTRY_MARK, Chunk
 from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.values.effects import DeleteSegment
 from mqbroker.node.values.inputs import Done, Input, Synced
@@ -92,7 +93,7 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
     node = Node(tmp_path / "journal")
-    node.journal.declare(1, {"name": "orders"})
+    node.journal.declare(1, encode_attributes({"name": "orders"}))
     yield node
     node.disk.close()
 
@@ -128,7 +129,7 @@ def test_what_was_synced_is_loaded_again(node: Node, tmp_path: Path) -> None:
 def test_positions_come_back_ascending_and_a_group_shares_one_sync(tmp_path: Path) -> None:
     files = SlowFiles()
     node = Node(tmp_path, files)
-    node.journal.declare(1, {})
+    node.journal.declare(1, encode_attributes({}))
     node.wait(node.store(1, b"x"))
     syncs = files.synced_by.count("disk")
     files.gate.clear()
@@ -145,7 +146,7 @@ def held(path: Path) -> tuple[SlowFiles, Node, int]:
     """A node whose disk is at the commit of this position until the gate of its files is set."""
     files = SlowFiles()
     node = Node(path, files, journal_file_size_bytes=4 << 20)
-    node.journal.declare(1, {})
+    node.journal.declare(1, encode_attributes({}))
     node.wait(node.store(1, b"x"))
     files.gate.clear()
     first = node.store(2, b"x")
@@ -187,7 +188,7 @@ def test_an_inline_commit_is_synced_when_the_call_returns(tmp_path: Path, monkey
     monkeypatch.setattr("mqbroker.io.disk.INLINE_SYNC_S_MAX", 60.0)
     files = SlowFiles()
     node = Node(tmp_path, files)
-    node.journal.declare(1, {})
+    node.journal.declare(1, encode_attributes({}))
     node.wait(node.store(1, b"first"))
     here = threading.current_thread().name
     before = files.synced_by.count(here)
@@ -301,7 +302,7 @@ def test_a_failed_sync_ends_it_and_nothing_is_reported_after(tmp_path: Path, cod
 def test_without_journal_sync_nothing_waits_for_the_disk(tmp_path: Path, is_on: bool, is_one_call: bool) -> None:
     files = CountingFiles(is_one_call)
     node = Node(tmp_path, files, journal_sync=is_on)
-    node.journal.declare(1, {})
+    node.journal.declare(1, encode_attributes({}))
     for number in range(1, 11):
         node.wait(node.store(number, b"x"))
     assert node.disk.close()
@@ -345,7 +346,7 @@ class ShutFiles(Files):
 
 def test_a_last_segment_that_can_not_be_opened_is_a_fault(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    node.journal.declare(1, {})
+    node.journal.declare(1, encode_attributes({}))
     node.wait(node.store(1, b"x"))
     assert node.disk.close()
     directory = JournalDirectory(tmp_path, NODE_ID, node.options)

@@ -16,6 +16,7 @@ from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.journal.format import file_name
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 
 NODE_ID = b"n" * 16
 FILE_BYTES = 64 << 10
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
     faults: list[StorageFault] = []
     disk = Disk(directory, recovered, lambda item: None, faults.append)
     journal = Journal(directory.options, recovered)
-    journal.declare(1, {"name": "orders"})
+    journal.declare(1, encode_attributes({"name": "orders"}))
     for number in range(1, 12):
         journal.store(number, 1, (1,), bytes([number]) * 15_000)
         append = journal.take(sync=True)

@@ -10,6 +10,7 @@ from mqbroker.io.files import Files
 from mqbroker.journal import records
 from mqbroker.journal.format import file_name
 from mqbroker.journal.places import Slice, Written
+from mqbroker.journal.records import encode_attributes
 from mqbroker.node.values.effects import ReadPage
 from mqbroker.node.values.inputs import Done
 
@@ -29,7 +30,7 @@ class ShortFiles(Files):
 def filled(path: Path, files: Files | None = None, file_size_bytes: int = 8192) -> tuple[Node, list[Slice]]:
     """Appends of one or two places each, over several files, synced."""
     node = Node(path, files, journal_file_size_bytes=file_size_bytes)
-    node.journal.declare(1, {"name": "q"})
+    node.journal.declare(1, encode_attributes({"name": "q"}))
     places: list[Written] = []
     for number, frames in enumerate(FRAMES, 1):
         queue_ids = (1,) if number % 2 else ()

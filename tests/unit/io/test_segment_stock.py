@@ -22,6 +22,7 @@ from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.journal.entry import Chunk
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
+from mqbroker.journal.records import encode_attributes
 from mqbroker.node.values.effects import DeleteSegment
 from mqbroker.node.values.inputs import Done, Failed, Input
 
@@ -410,7 +411,7 @@ def test_a_journal_goes_round_in_its_files(tmp_path: Path) -> None:
         node = Node(tmp_path, files, min_disk_free_bytes=0)
         assert bodies(node.recovered) == [b"%d" % number * 5000 for number in range(next_id - left, next_id)]
         if not left:
-            node.journal.declare(1, {"name": "orders"})
+            node.journal.declare(1, encode_attributes({"name": "orders"}))
         for number in range(next_id, next_id + 120):
             if number > 1:
                 node.journal.settle(1, number - 1, 1)

@@ -20,6 +20,7 @@ from mqbroker.journal.format import (
 )
 from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
 
@@ -62,7 +63,7 @@ class Image:
     def __init__(self, body: bytes = b"\x55") -> None:
         self.disk = DiskImage(16384)
         self.journal = Journal(options(journal_file_size_bytes=16384), Recovered())
-        self.journal.declare(1, {"name": "orders"})
+        self.journal.declare(1, encode_attributes({"name": "orders"}))
         self.next_id = 1
         for size in (100, 600):
             self.store(size, body)
@@ -262,7 +263,7 @@ def test_a_cut_tail_is_told_and_then_forgotten() -> None:
 def three_segments() -> tuple[DiskImage, Journal]:
     disk = DiskImage()
     journal = Journal(options(journal_compact_min_files=0), Recovered())
-    journal.declare(1, {})
+    journal.declare(1, encode_attributes({}))
     for number in range(1, 11):
         journal.store(number, 1, (1,), bytes([number]) * 900)
         take(journal, disk)
@@ -274,7 +275,7 @@ def segments(count: int) -> DiskImage:
     """Full ones of three messages or four each, and one that two were written to."""
     disk = DiskImage()
     journal = Journal(options(journal_compact_min_files=0), Recovered())
-    journal.declare(1, {})
+    journal.declare(1, encode_attributes({}))
     number = 0
     while len(disk.files) < count or len([entry for entry in disk.entries if entry[0] == count]) < 2:
         number += 1

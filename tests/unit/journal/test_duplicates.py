@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqbroker.journal.duplicates import FREED_SHARE, MOVED_MAX
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 from mqbroker.journal.recovered import Recovered
 
 from .disk_image import DiskImage, options
@@ -16,7 +17,7 @@ class Life:
         self.disk = DiskImage()
         self.options = options(**changes)
         self.journal = Journal(self.options, Recovered())
-        self.journal.declare(1, {"name": "orders"})
+        self.journal.declare(1, encode_attributes({"name": "orders"}))
         self.next_id = 1
         self.sizes: list[int] = []
         self.step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import encode_attributes
 from mqbroker.journal.recovered import Recovered
 
 from tests.support.journal_model import Model, contents, options
@@ -59,7 +60,7 @@ def test_live_is_what_the_model_says(seed: int) -> None:
             life.restart(is_clean=life.model.random.random() < 0.5)
     life.model.settle_all(life.journal)
     for queue in range(1000, 1003):
-        life.journal.declare(queue, {})
+        life.journal.declare(queue, encode_attributes({}))
         life.journal.drop(queue)
         for segment in life.journal.deletable():
             life.disk.delete(segment)

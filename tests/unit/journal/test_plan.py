@@ -6,7 +6,7 @@ import pytest
 from mqbroker.base.errors import Bug, StorageFault
 from mqbroker.journal import plan
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.records import Settle, decode
+from mqbroker.journal.records import Settle, decode, encode_attributes
 from mqbroker.journal.recovered import Recovered
 
 from tests.support.processor import processor_time
@@ -17,7 +17,7 @@ from .disk_image import DiskImage, options, take
 def new(**changes: object) -> tuple[Journal, DiskImage]:
     journal = Journal(options(**changes), Recovered())
     disk = DiskImage(journal._options.journal_file_size_bytes)
-    journal.declare(1, {"name": "orders"})
+    journal.declare(1, encode_attributes({"name": "orders"}))
     take(journal, disk)
     return journal, disk
 
@@ -175,7 +175,7 @@ def test_compaction_waits_for_enough_garbage(percentage: int, starts: bool) -> N
 
 def test_settled_before_stored_again_is_said_of_the_older_record() -> None:
     journal, disk = new()
-    journal.declare(2, {})
+    journal.declare(2, encode_attributes({}))
     journal.store(1, 1, (1, 2), b"both")
     take(journal, disk)
     for number in range(2, 30):
@@ -200,7 +200,7 @@ def test_a_queue_id_that_lives_again_has_none_of_the_old_messages() -> None:
     take(journal, disk)
     journal.drop(1)
     take(journal, disk)
-    journal.declare(1, {"name": "again"})
+    journal.declare(1, encode_attributes({"name": "again"}))
     journal.store(3, 1, (1,), b"new")
     take(journal, disk)
     found = disk.recover()
@@ -218,7 +218,7 @@ def test_messages_for_a_queue_that_nothing_declares_are_a_fault() -> None:
 def test_ten_thousand_queues_fit_into_a_checkpoint() -> None:
     journal, disk = new(journal_file_size_bytes=64 << 10)
     for number in range(2, 10_002):
-        journal.declare(number, {"name": f"queue-{number}", "address": f"queue-{number}"})
+        journal.declare(number, encode_attributes({"name": f"queue-{number}", "address": f"queue-{number}"}))
     take(journal, disk)
     for number in range(1, 4):
         journal.store(number, 1, (1,), bytes(60_000))

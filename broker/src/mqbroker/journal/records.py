@@ -27,9 +27,10 @@ the same outcome as once.
 from __future__ import annotations
 
 import enum
+import json
 import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mqbroker.journal import message_records
 
@@ -181,6 +182,15 @@ Record = (
 
 class MalformedRecord(Exception):
     """A record that its checksum vouches for makes no sense: written by something newer, or by a bug."""
+
+
+as_json: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+"""Attributes as text: the same for the same attributes."""
+
+
+def encode_attributes(attributes: dict[str, Any]) -> bytes:
+    """Of a queue or an address; they must be JSON."""
+    return as_json(attributes).encode()
 
 
 def encode_queue(queue_id: int, attributes: bytes) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import TX_STATES, Transaction, Tx, TxEvent
+from mqbroker.journal.records import encode_attributes
 from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
@@ -130,7 +131,7 @@ def test_outcomes_happen_by_the_commit(name: str) -> None:
     assert work.rejected_count == int(isinstance(outcome, Rejected))
     assert work.commit({}) is (left == 0)
     stage.broker.store.decisions.wait(lambda: None)
-    stage.broker.store.journal.declare(99, {"name": "x", "address": "x"})
+    stage.broker.store.journal.declare(99, encode_attributes({"name": "x", "address": "x"}))
     stage.step()
     stage.sync()
     assert queue.message_count == left

@@ -50,5 +50,5 @@ def pause(store: Store, queue: Queue, *, is_paused: bool) -> None:
     queue.kind = replace(queue.kind, paused=is_paused)
     queue.is_paused = is_paused or store.addresses[queue.kind.address].is_paused
     if queue.journal_id:
-        store.journal.declare(queue.journal_id, queue.kind.attributes())
+        store.journal.declare(queue.journal_id, queue.kind.encoded())
     store.changed(queue)

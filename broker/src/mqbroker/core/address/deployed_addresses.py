@@ -122,7 +122,7 @@ class DeployedAddresses:
         if queue.alone is not None:
             queue.alone.look()
         if queue.journal_id:
-            store.journal.declare(queue.journal_id, kind.attributes())
+            store.journal.declare(queue.journal_id, kind.encoded())
         store.changed(queue)
 
     def _kind(self, address: str, routing: str, options: QueueOptions) -> QueueKind:

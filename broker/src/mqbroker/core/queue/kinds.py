@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
+from mqbroker.journal.records import as_json
 
 NAME_SIZE_MAX = 1024
 FORWARD = "forward"  # the routing of store-and-forward queues
@@ -75,12 +76,26 @@ class QueueKind:
         return not self.last_value and self.ring_size < 0 and not self.non_destructive
 
     def attributes(self) -> dict[str, Any]:
-        """What the journal keeps: what differs from the defaults, and always name and address."""
+        """What differs from the defaults, and always name and address."""
         held = {"name": self.name, "address": self.address, "routing": self.routing}
         values = _optional_of(self)
         if values != _DEFAULTS:
             held |= {name: value for (name, default), value in zip(OPTIONAL, values, strict=True) if value != default}
         return held
+
+    def encoded(self) -> bytes:
+        """`attributes` as the journal keeps them. Many queues differ in their names alone; the rest is encoded once."""
+        key = (self.routing, _optional_of(self))
+        parts = _ENCODED.get(key)
+        if parts is None:
+            parts = _encoded_around_names(self)
+            if len(_ENCODED) >= ENCODED_MAX:
+                _ENCODED.clear()
+            if sum(map(len, parts)) <= ENCODED_SIZE_MAX:
+                _ENCODED[key] = parts
+        between, behind = parts
+        text = f'{{"address":{as_json(self.address)}{between}"name":{as_json(self.name)}{behind}}}'
+        return text.encode("ascii")
 
     @classmethod
     def of(cls, attributes: dict[str, Any]) -> QueueKind:
@@ -90,8 +105,19 @@ class QueueKind:
 
 OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
 """What is kept only where it differs from its default."""
+# Kinds of which what is common is remembered, and its characters: selectors and routes may be long.
+ENCODED_MAX: Final = 1_000
+ENCODED_SIZE_MAX: Final = 1_000
+_ENCODED: Final[dict[tuple[str, tuple[Any, ...]], tuple[str, str]]] = {}
 _DEFAULTS: Final = tuple(default for _, default in OPTIONAL)
 _optional_of: Final = operator.attrgetter(*(name for name, _ in OPTIONAL))
+
+
+def _encoded_around_names(kind: QueueKind) -> tuple[str, str]:
+    """What stands between the address, which is the first of all by the alphabet, and the name, and what behind it."""
+    said = {name: f'"{name}":{as_json(value)}' for name, value in sorted(kind.attributes().items())}
+    between = "".join(f"{each}," for name, each in said.items() if "address" < name < "name")
+    return f",{between}", "".join(f",{each}" for name, each in said.items() if name > "name")
 
 
 _TYPES: Final[dict[str, type]] = {"name": str, "address": str, "routing": str} | {
@@ -126,22 +152,25 @@ def _forwards(attributes: dict[str, Any]) -> bool:
 
 def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:
     """A queue as the settings of its address want it."""
-    values: dict[str, Any] = {
-        "routing": "anycast",
-        "max_consumers": settings.default_max_consumers,
-        "exclusive": settings.default_exclusive_queue,
-        "last_value": settings.default_last_value_queue or bool(settings.default_last_value_key),
-        "last_value_key": settings.default_last_value_key,
-        "non_destructive": settings.default_non_destructive,
-        "ring_size": settings.default_ring_size,
-        "consumers_before_dispatch": settings.default_consumers_before_dispatch,
-        "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
-        "group_rebalance": settings.default_group_rebalance,
-        "group_buckets": settings.default_group_buckets,
-        "group_first_key": settings.default_group_first_key,
-        "purge_on_no_consumers": settings.default_purge_on_no_consumers,
-    }
-    return QueueKind(name, address, **(values | changes))
+    kind = QueueKind(
+        name,
+        address,
+        max_consumers=settings.default_max_consumers,
+        exclusive=settings.default_exclusive_queue,
+        last_value=settings.default_last_value_queue or bool(settings.default_last_value_key),
+        last_value_key=settings.default_last_value_key,
+        non_destructive=settings.default_non_destructive,
+        ring_size=settings.default_ring_size,
+        consumers_before_dispatch=settings.default_consumers_before_dispatch,
+        delay_before_dispatch_ms=settings.default_delay_before_dispatch,
+        group_rebalance=settings.default_group_rebalance,
+        group_buckets=settings.default_group_buckets,
+        group_first_key=settings.default_group_first_key,
+        purge_on_no_consumers=settings.default_purge_on_no_consumers,
+    )
+    for change, value in changes.items():
+        setattr(kind, change, value)
+    return kind
 
 
 def check_name(what: str, name: str) -> None:

@@ -44,7 +44,7 @@ from mqbroker.core.selector.selector import compile_selector
 from mqbroker.core.store.exported_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, ID_MAX, Attempts
+from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, ID_MAX, Attempts, encode_attributes
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large
 from mqbroker.wire.parts import parts_of
@@ -228,7 +228,7 @@ class Importer:
             raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is not from 1 to {ID_MAX}")
         self._queues[queue_id] = kind.name
         self._names[kind.name] = queue_id
-        self._journal.declare(queue_id, attributes)
+        self._journal.declare(queue_id, encode_attributes(attributes))
 
     def _address(self, name: str, attributes: dict[str, Any]) -> None:
         check_attributes(attributes)

@@ -83,7 +83,7 @@ class Retroactive:
             store.delete_queue(ring)
         else:
             ring.kind = replace(ring.kind, ring_size=count)
-            store.journal.declare(ring.journal_id, ring.kind.attributes())
+            store.journal.declare(ring.journal_id, ring.kind.encoded())
             store.changed(ring)
             store.overdue.add(ring)
 

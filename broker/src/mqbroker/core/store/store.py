@@ -192,7 +192,7 @@ class Store:
         LOOK.has_touched = True
         self._next_queue_id += 1
         if kind.is_durable:
-            self.journal.declare(queue_id, kind.attributes())
+            self.journal.declare(queue_id, kind.encoded())
         return self._bind(kind, queue_id, conn)
 
     def _bind(self, kind: QueueKind, queue_id: int, conn: int = 0) -> Queue:
