@@ -11,6 +11,7 @@ import asyncio
 import errno
 import ipaddress
 import socket
+import time
 from typing import NamedTuple
 
 from mqbroker.base.errors import ConfigFault
@@ -23,6 +24,8 @@ from mqbroker.io.tls_transport import TlsTransport
 
 AT_ONCE_MAX = 16
 BURST_GAP_S = 0.002  # the loop's clock has steps of a millisecond
+# Accepting is the lesser part of what a newcomer costs a turn, and messages of others wait for all of it.
+ACCEPTING_S_MAX = 0.0001
 STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -128,9 +131,10 @@ class Acceptor:
 
     def _accept(self) -> None:
         """One where they come singly: each keeps messages waiting, and to hear that nobody else waits costs as much as
-        to accept one. Twice as many in each turn while they keep coming, since a turn costs something as well.
+        to accept one. Twice as many in each turn while they keep coming, since a turn costs something as well, and no
+        more than a turn has time for.
         """
-        now_s = self._loop.time()
+        now_s, until_s = self._loop.time(), time.monotonic() + ACCEPTING_S_MAX
         self._at_once = min(2 * self._at_once, AT_ONCE_MAX) if now_s - self._accepted_s < BURST_GAP_S else 1
         self._accepted_s = now_s
         for _ in range(self._at_once):
@@ -149,6 +153,8 @@ class Acceptor:
                 self._is_starved = False
                 self._log.info("accept-resumed", listener=self.name)
             self._admit(sock, address)
+            if time.monotonic() > until_s:
+                return
 
     def _back_off(self, fault: OSError) -> None:
         if not self._is_starved:
