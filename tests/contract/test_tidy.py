@@ -18,11 +18,13 @@ from tests.support.patience import PATIENCE_S
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 500
+EXEMPT_LINES_MAX = 700  # also of a module whose cap would turn methods inside out
 PARAMETERS_MAX = 5
 BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "common", "misc")
 
 # path, or path::function: why it may be over its bound
 OVER: dict[str, str] = {
+    "broker/src/mqbroker/core/store/store.py": "what changes queues and the journal together is one class",
     "broker/src/mqbroker/amqp/connection.py": "every frame of a connection comes by here; its parts are modules",
 }
 
@@ -102,6 +104,9 @@ def test_exemptions_are_needed_and_have_reasons() -> None:
     over = {fault.split(" has ")[0] for file in FILES for fault in faults(file)}
     assert sorted(set(OVER) - over) == []
     assert all(len(reason) > 10 for reason in OVER.values())
+    assert [
+        name for name in OVER if len((ROOT / name.split("::")[0]).read_text().splitlines()) > EXEMPT_LINES_MAX
+    ] == []
 
 
 def test_modules_are_named_after_what_they_hold() -> None:

@@ -44,12 +44,14 @@ from mqbroker.node.values.effects import (
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
 from tests.sim.large_files import LargeEffect, SimLargeFiles
+from tests.sim.ledger import Ledger
 from tests.support.derived import key_of
 
 if TYPE_CHECKING:
     from tests.sim.network import Network, Wire
 
 MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
+COMPARED_EVERY = 40  # steps of the world, where nodes are observed
 SLOW_STEP_MS = 0.05  # of one step, where it is not taken for nothing
 PASSWORD = "simulated-password"
 USERS: dict[str, UserVerifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef", ("client",))}
@@ -172,6 +174,8 @@ class SimNode:
         self._is_working = False
         self.pipes: dict[int, Pipe] = {}
         self.observers: list[Callable[[int, bytes], None]] = []
+        self.ledgers: list[Ledger] = []  # one for each process, where it is observed
+        self._new_ledger: Callable[[], Ledger] | None = None
         self._answers: dict[int, Callable[[AdminReply], None]] = {}  # by request
         self.readers: dict[int, Any] = {}  # by connection: the client there, if it takes messages
         self.identity: dict[str, Any] = {}  # changes of Setup
@@ -196,6 +200,11 @@ class SimNode:
         """Now, as its clocks have it."""
         return At(self.world.now_ns, self.world.at.wall_ms + self.skew_ms)
 
+    def observed(self, deaf_to: str = "") -> SimNode:
+        """All processes of it that start from now on are observed."""
+        self._new_ledger = partial(Ledger, deaf_to)
+        return self
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -210,6 +219,9 @@ class SimNode:
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         if self.identity:
             setup = replace(setup, boot_id=f"{self._life:020d}{self.identity['node_id'][-12:]}", **self.identity)
+        if self._new_ledger is not None:
+            self.ledgers.append(self._new_ledger())
+            setup = replace(setup, observers=(self.ledgers[-1],))
         self.broker = Broker(self.options, recovered, setup, self.at)
         self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up = True
@@ -383,6 +395,8 @@ class SimNode:
         inputs, self._inputs = self._inputs, []
         batch = self.broker.step(inputs, self.at)
         self.world.steps += 1
+        if self.ledgers and not self.world.steps % COMPARED_EVERY:
+            self.ledgers[-1].compare(self.broker.store)
         self.told.update(notice.event for notice in batch.notices)
         if batch.append is not None:
             self.world.note(self.name, batch.append.position, [bytes(chunk) for chunk in batch.append.chunks])

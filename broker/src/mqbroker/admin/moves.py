@@ -201,10 +201,11 @@ class Move(Purge):
     def act(self, segment: Segment) -> None:
         for message_id in range(segment.first_id, segment.first_id + segment.n):
             address, run = self.ready[message_id]
-            self.take_in(address, run)
+            self.take_in(address, run, message_id)
         self.store.discard(self.queue, segment, MOVED)
 
-    def take_in(self, address: Address, run: Run) -> None:
+    def take_in(self, address: Address, run: Run, message_id: int) -> None:
+        """One message goes there; the id is that of where it was."""
         self.store.publish(address, run, is_known=True)
 
     def result(self) -> dict[str, Any]:
@@ -255,12 +256,12 @@ class Retry(Move):
             return None
         return address, run
 
-    def take_in(self, address: Address, run: Run) -> None:
+    def take_in(self, address: Address, run: Run, message_id: int) -> None:
         outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
         if outdated:
-            self.store.dead_letters.outdated(outdated)
+            self.store.dead_letters.outdated(outdated, message_id)
         else:
-            super().take_in(address, run)
+            super().take_in(address, run, message_id)
 
     def outdated(self, address: Address, run: Run) -> list[Queue]:
         """Queues that have a later value of its key, which it would replace."""

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.core.address.address import MULTICAST
-from mqbroker.core.cluster.watcher import Watcher
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue
+from mqbroker.core.store.observers import QueueObserver
 from mqbroker.core.store.retroactive import PREFIX
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import OptionsChanged
@@ -201,7 +201,7 @@ def test_an_address_that_ends_with_its_client_keeps_none() -> None:
     assert here.queues() == {}
 
 
-class Noting(Watcher):
+class Noting(QueueObserver):
     """What a cluster would tell its nodes of."""
 
     def __init__(self) -> None:
@@ -216,7 +216,8 @@ class Noting(Watcher):
 
 def test_other_nodes_hear_nothing_of_it() -> None:
     here = site()
-    watcher = here.stage.broker.store.watcher = Noting()
+    watcher = Noting()
+    here.stage.broker.store.observe_queues(watcher)
     here.send("1", to="news")
     subscribe(here, "a")
     here.stage.options = options_with(address_settings={"#": settings(retroactive_message_count=0)})

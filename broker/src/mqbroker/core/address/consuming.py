@@ -25,7 +25,8 @@ def join(store: Store, queue: Queue, consumer: Consumer) -> None:
     queue.join(consumer)
     store.dirty[queue] = None
     if not consumer.is_browser and not queue.kind.is_forwarding:
-        store.watcher.consumer_joined(queue, consumer)
+        for each in store.queue_observers:
+            each.consumer_joined(queue, consumer)
         store.redistribution.look(queue)
 
 
@@ -35,7 +36,8 @@ def leave(store: Store, queue: Queue, consumer: Consumer) -> None:
     queue.leave(consumer)
     store.dirty[queue] = None
     if not consumer.is_browser and not queue.kind.is_forwarding:
-        store.watcher.consumer_left(queue, consumer)
+        for each in store.queue_observers:
+            each.consumer_left(queue, consumer)
         store.redistribution.look(queue)
         if queue.kind.purge_on_no_consumers and not queue.takers_count:
             purge(store, queue)

@@ -36,7 +36,8 @@ def delete(store: Store, queue: Queue) -> int:
     elif queue.kind.is_internal:
         store.retroactive.gone(queue)
     else:
-        store.watcher.queue_removed(queue)
+        for each in store.queue_observers:
+            each.queue_removed(queue)
     if queue.alone is not None:
         queue.alone.unbind(queue)
     if address.is_empty:

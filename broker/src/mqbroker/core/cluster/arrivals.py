@@ -176,7 +176,7 @@ class Arrivals:
             segment = Segment(part, 0, part.count, deliveries)
             takers = [queue for queue in queues if not queue.is_outdated(segment)]
             if len(takers) < len(queues):
-                store.dead_letters.outdated(queue for queue in queues if queue not in takers)
+                store.dead_letters.outdated((each for each in queues if each not in takers), part.first_id)
                 waits = waits or run.section.is_durable  # else it could come again when the later one is gone
             if takers:
                 waits = store.put(address, segment, takers) or waits

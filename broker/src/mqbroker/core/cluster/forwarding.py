@@ -207,7 +207,8 @@ class Forwarding:
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
         address.cluster_bindings.add(remote)
         self._remotes.over.pop(binding.cluster_name, None)
-        store.watcher.remote_added(binding)
+        for each in store.queue_observers:
+            each.remote_added(binding)
         self._look(binding)
 
     def remove(self, binding: RemoteBinding) -> None:
@@ -221,7 +222,8 @@ class Forwarding:
         address.cluster_bindings.remove(binding)
         if not address.cluster_bindings:
             address.cluster_bindings = None
-        store.watcher.remote_removed(binding)
+        for each in store.queue_observers:
+            each.remote_removed(binding)
         self._look(binding)
         if binding.is_deleted:
             self._remotes.deleted(binding.cluster_name)
@@ -234,7 +236,8 @@ class Forwarding:
         address = self._store.addresses[binding.address]
         assert address.cluster_bindings is not None
         address.cluster_bindings.look()
-        self._store.watcher.remote_changed(binding)
+        for each in self._store.queue_observers:
+            each.remote_changed(binding)
         self._look(binding)
 
     def _look(self, binding: RemoteBinding) -> None:

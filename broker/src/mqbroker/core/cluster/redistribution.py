@@ -197,7 +197,7 @@ class Redistribution:
         for index in range(segment.start, segment.start + segment.n):
             one = segment.part(index, 1)
             takers = [each for each in queues if not each.is_outdated(one, is_ours=True)]
-            self._store.dead_letters.outdated(each for each in queues if each not in takers)
+            self._store.dead_letters.outdated((each for each in queues if each not in takers), one.first_id)
             if takers:
                 self.forward(address, one, takers)
 

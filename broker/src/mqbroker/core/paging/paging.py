@@ -16,6 +16,7 @@ from mqbroker.core.paging.paged_files import PagedFiles
 from mqbroker.core.paging.restore import hold_again, set_times
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind, check_attributes
+from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.pages import Page, PagePiece, Pages, PageShape
 from mqbroker.journal.places import Slice, Written
@@ -291,6 +292,8 @@ class Paging:
                     has_settled = True
                 if len(self.files):
                     self.files.settle(first_id, n)
+                if store.message_observers:
+                    store.tell_left(queue, first_id, n, PURGED if is_settled else DELETED)
         self._end(queue)
         if is_settled and not queue.consumers:
             store.auto_delete.drained(queue)

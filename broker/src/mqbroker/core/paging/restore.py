@@ -76,6 +76,8 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
                 store.paging.files.hold(large, 1, is_stored=True)
         else:
             _into_memory(store, queue, found.segment(), found.due_ms)
+        for each in store.message_observers:
+            each.messages_restored(queue, found.first_id, found.count)
         if is_suspect:
             here = queue_id, found.first_id, found.count, found.deliveries, found.due_ms
             suspect = _suspected(store, suspect, here)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import Backlog, Segment
-from mqbroker.core.queue.leaving_reasons import PURGED
+from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
@@ -119,4 +119,7 @@ class Remains:
             if meter is not None and meter.emptied_count == held.emptied_count:
                 meter.remove(segment)
             memory.settle(segment.run, segment.n)
+            if self._store.message_observers:
+                why = PURGED if held.is_purged else DELETED
+                self._store.tell_left(held.queue, segment.first_id, segment.n, why)
         return left

@@ -51,12 +51,17 @@ class DeadLetters:
             else:
                 self._expire(queue, segment)
 
-    def outdated(self, queues: Iterable[Queue]) -> None:
-        """A message came to these as an older value than the one of its key that is there, and is not let in."""
+    def outdated(self, queues: Iterable[Queue], message_id: int) -> None:
+        """A message came to these as an older value than the one of its key that is there, and is not let in.
+
+        The id is that of where it was before, if it gets none here.
+        """
         LOOK.has_touched = True
         for queue in queues:
             queue.replaced_total += 1
             self.left_totals[REPLACED] += 1
+            for each in self._store.message_observers:
+                each.message_outdated(queue, message_id)
 
     def _expire(self, queue: Queue, segment: Segment) -> None:
         settings = self._store.settings.of(queue.kind.address)
@@ -104,6 +109,8 @@ class DeadLetters:
         queue.put_back(segment, due_ms)
         store.look_at_end(queue)
         store.watch(queue)
+        if store.message_observers:
+            store.tell_returned(queue, segment)
         self.on_held(queue.kind.name, segment.n, reason)
 
     def astray(self, origin: str, segments: list[Segment]) -> bool:

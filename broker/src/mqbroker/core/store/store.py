@@ -33,11 +33,11 @@ from mqbroker.core.cluster.arrivals import Arrivals
 from mqbroker.core.cluster.forwarding import Remotes
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.cluster.redistribution import Redistribution
-from mqbroker.core.cluster.watcher import Watcher
 from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.restore import bring_back
 from mqbroker.core.queue.kinds import QueueKind, check_is_public, kind_of
 from mqbroker.core.queue.large import LargeFiles
+from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED
 from mqbroker.core.queue.memory import Memory
 from mqbroker.core.queue.meter import PAGE, Meters
 from mqbroker.core.queue.overdue import Overdue
@@ -47,6 +47,7 @@ from mqbroker.core.queue.times import deliver_at_ms, expires_ms, redelivery_dela
 from mqbroker.core.selector.selector import compile_selector
 from mqbroker.core.store.dead_letters import DeadLetters
 from mqbroker.core.store.decisions import Decisions
+from mqbroker.core.store.observers import MessageObserver, QueueObserver
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.core.store.surroundings import StoreSurroundings
 from mqbroker.journal.plan import Journal
@@ -90,7 +91,8 @@ class Store:
         self.arrivals = Arrivals(self)
         self.redistribution = Redistribution(self)
         self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
-        self.watcher = Watcher()
+        self.queue_observers: tuple[QueueObserver, ...] = ()
+        self.message_observers: tuple[MessageObserver, ...] = ()
         self.wildcards = Wildcards(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -106,6 +108,16 @@ class Store:
         self.acknowledged_total = 0
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
+
+    def observe_queues(self, observer: QueueObserver) -> None:
+        """It hears of queues and consumers from now on."""
+        LOOK.has_touched = True
+        self.queue_observers += (observer,)
+
+    def observe_messages(self, observer: MessageObserver) -> None:
+        """It hears of messages from now on: of all that there are, if that is before `load`."""
+        LOOK.has_touched = True
+        self.message_observers += (observer,)
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -213,7 +225,8 @@ class Store:
         elif kind.is_internal:
             self.retroactive.found(queue)
         else:
-            self.watcher.queue_added(queue)
+            for each in self.queue_observers:
+                each.queue_added(queue)
             self.redistribution.look(queue)
         return queue
 
@@ -295,6 +308,9 @@ class Store:
         run, index, count = part.run, part.start, part.n
         LOOK.has_touched = True
         self.added_total += count * len(queues)
+        if self.message_observers:
+            for each in self.message_observers:
+                each.messages_entered(queues, part)
         durable: list[int] = []
         if run.section.is_durable:
             durable = [queue.journal_id for queue in queues if queue.journal_id]
@@ -378,8 +394,8 @@ class Store:
             self.dirty[queue] = None
         return work
 
-    def settle(self, queue: Queue, segment: Segment) -> None:
-        """Messages that were in delivery have left this queue for good."""
+    def settle(self, queue: Queue, segment: Segment, why: str = ACKNOWLEDGED) -> None:
+        """Messages that were in delivery have left this queue for good: accepted by a consumer, or see `discard`."""
         run = segment.run
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
@@ -396,14 +412,26 @@ class Store:
             self.auto_delete.drained(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
+        if self.message_observers:
+            self.tell_left(queue, segment.first_id, segment.n, why)
 
     def discard(self, queue: Queue, segment: Segment, why: str) -> None:
         """Messages that were in delivery leave for good, and no consumer has accepted them; `why` is one of LEFT."""
-        self.settle(queue, segment)
+        self.settle(queue, segment, why)
         LOOK.has_touched = True
         queue.acknowledged_total -= segment.n
         self.acknowledged_total -= segment.n
         self.dead_letters.left_totals[why] += segment.n
+
+    def tell_left(self, queue: Queue, first_id: int, count: int, why: str) -> None:
+        """Messages have left a queue for good: once of each, by whoever took it out."""
+        for each in self.message_observers:
+            each.messages_left(queue, first_id, count, why)
+
+    def tell_returned(self, queue: Queue, segment: Segment) -> None:
+        """Messages are in their queue again, and were with a consumer, or were to go elsewhere."""
+        for each in self.message_observers:
+            each.messages_returned(queue, segment)
 
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
@@ -421,6 +449,8 @@ class Store:
         self.look_at_end(queue)
         LOOK.has_touched = True
         self.returned_total += segment.n
+        if self.message_observers:
+            self.tell_returned(queue, segment)
         self.changed(queue)
 
     def count(self, queue: Queue, segment: Segment, deliveries: int, due_ms: int = 0) -> None:

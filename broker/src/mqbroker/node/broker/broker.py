@@ -23,6 +23,7 @@ from mqbroker.core.address.permissions import Permissions
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.clock_steps import take_time
+from mqbroker.core.store.observers import MessageObserver
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
@@ -82,7 +83,8 @@ class Setup:
 
     `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
     bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
-    there to their sizes in bytes; `cluster_key` is made of the cluster's secret, where there are discovery groups.
+    there to their sizes in bytes; `cluster_key` is made of the cluster's secret, where there are discovery groups;
+    `observers` hear of all messages, those that recovery found as well.
     """
 
     node_id: str
@@ -92,6 +94,7 @@ class Setup:
     large_files: Mapping[int, int] = field(default_factory=dict)
     cluster_key: bytes = field(default=b"", repr=False)
     boot_id: str = ""
+    observers: tuple[MessageObserver, ...] = ()
 
 
 class Broker:
@@ -118,6 +121,8 @@ class Broker:
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         around = NodeSurroundings(self)
         self.store = Store(options.limits, options.address_settings, self.journal, around, at)
+        for each in setup.observers:
+            self.store.observe_messages(each)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))

@@ -77,12 +77,13 @@ class Cluster:
     def _watch(self) -> None:
         """Tell of all queues that there are, and of changes from now on."""
         store = self.broker.store
-        store.watcher = ClusterWatcher(
+        watcher = ClusterWatcher(
             lambda: [each.announcer for each in self.connections.values()], self.broker.node_id, self.broker.grouping
         )
         for queue in store.queues.values():
             if not queue.kind.is_internal:
-                store.watcher.queue_added(queue)
+                watcher.queue_added(queue)
+        store.observe_queues(watcher)
 
     def stop(self) -> None:
         """The node stops."""

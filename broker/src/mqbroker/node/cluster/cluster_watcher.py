@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
-from mqbroker.core.cluster.watcher import Watcher
 from mqbroker.core.queue.queue import Consumer, Queue
 from mqbroker.core.selector.selector import Selector
+from mqbroker.core.store.observers import QueueObserver
 from mqbroker.node.cluster.grouping import GroupingHandler
 
 
-class ClusterWatcher(Watcher):
+class ClusterWatcher(QueueObserver):
     """`announcers` are those of all cluster connections. Sessions of administrators count for no consumers.
 
     `grouping` hears which queues may own groups, `own` is the node's id.
