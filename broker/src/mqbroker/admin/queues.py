@@ -15,7 +15,6 @@ from mqbroker.admin.arguments import (
     queue_named,
 )
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import consuming
 from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.queue.queue import Queue, QueueKind
@@ -137,7 +136,7 @@ def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
     queue = queue_named(broker, request)
     has_changed = queue.kind.paused != is_paused
     if has_changed:
-        consuming.pause(broker.store, queue, is_paused=is_paused)
+        broker.store.pause(queue, is_paused=is_paused)
     # The queues of a paused address hand out nothing, whatever is said of them.
     result = {"name": queue.kind.name, "paused": queue.is_paused, "changed": has_changed}
     if has_changed:

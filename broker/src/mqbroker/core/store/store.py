@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
+from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.address.address_records import AddressRecords
 from mqbroker.core.address.auto_delete import AutoDelete
-from mqbroker.core.address.consuming import join, leave
 from mqbroker.core.address.creation import check_new, make_address
-from mqbroker.core.address.deletion import delete, purge
 from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
 from mqbroker.core.address.ingress import stamped
-from mqbroker.core.address.permissions import SEND
+from mqbroker.core.address.permissions import DELETE, SEND
 from mqbroker.core.address.qualified import target_at
 from mqbroker.core.address.quotas import Quotas
 from mqbroker.core.address.settings import Settings
@@ -37,7 +37,7 @@ from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.restore import bring_back
 from mqbroker.core.queue.kinds import QueueKind, check_is_public, kind_of
 from mqbroker.core.queue.large import LargeFiles
-from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED
+from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED, DELETED, PURGED
 from mqbroker.core.queue.memory import Memory
 from mqbroker.core.queue.meter import PAGE, Meters
 from mqbroker.core.queue.overdue import Overdue
@@ -54,6 +54,8 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
+
+NO_QUEUE: Final = Queue(QueueKind("", ""), 0)  # what is handed out of a queue that is no more
 
 
 class Store:
@@ -231,8 +233,40 @@ class Store:
         return queue
 
     def delete_queue(self, queue: Queue) -> int:
-        """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
-        return delete(self, queue)
+        """Unbind a queue and drop what is in it; says how many messages that is. Raises Refused while it is in use."""
+        if queue.consumers or queue.delivering_count or queue.arriving_count:
+            raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
+        self.permit(DELETE[queue.kind.is_durable], queue.kind.address, queue.kind.name)
+        dropped = queue.message_count
+        if queue.journal_id:
+            self.journal.drop(queue.journal_id)
+        LOOK.has_touched = True
+        self.remains.add(queue)
+        self.paging.drop(queue, is_settled=False)
+        self._unbind(queue)
+        self.dead_letters.left_totals[DELETED] += dropped
+        del self.queues[queue.kind.name]
+        self.dirty.pop(queue, None)
+        queue.is_deleted = True
+        queue.dispatcher.turn_to(NO_QUEUE)
+        return dropped
+
+    def _unbind(self, queue: Queue) -> None:
+        address = self.addresses[queue.kind.address]
+        address.unbind(queue)
+        self.quotas.queue_gone(queue.kind, queue.made_on)
+        self.quotas.look(address)
+        if queue.kind.is_forwarding:
+            self.remotes.gone(queue)
+        elif queue.kind.is_internal:
+            self.retroactive.gone(queue)
+        else:
+            for each in self.queue_observers:
+                each.queue_removed(queue)
+        if queue.alone is not None:
+            queue.alone.unbind(queue)
+        if address.is_empty:
+            self.auto_delete.vacated(address)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -487,15 +521,50 @@ class Store:
 
     def join(self, queue: Queue, consumer: Consumer) -> None:
         """From now on the consumer gets messages of the queue."""
-        join(self, queue, consumer)
+        delay_ms = queue.kind.delay_before_dispatch_ms
+        is_first = not consumer.is_browser and not queue.takers_count
+        LOOK.has_touched = True
+        if is_first and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
+            queue.dispatcher.gate_ms = self.at.wall_ms + delay_ms
+            self.watch(queue)
+        queue.is_used = True
+        queue.join(consumer)
+        self.dirty[queue] = None
+        if not consumer.is_browser and not queue.kind.is_forwarding:
+            for each in self.queue_observers:
+                each.consumer_joined(queue, consumer)
+            self.redistribution.look(queue)
 
     def leave(self, queue: Queue, consumer: Consumer) -> None:
-        """The consumer is gone."""
-        leave(self, queue, consumer)
+        """The consumer is gone; so may be what is in the queue, and soon the queue."""
+        LOOK.has_touched = True
+        queue.leave(consumer)
+        self.dirty[queue] = None
+        if not consumer.is_browser and not queue.kind.is_forwarding:
+            for each in self.queue_observers:
+                each.consumer_left(queue, consumer)
+            self.redistribution.look(queue)
+            if queue.kind.purge_on_no_consumers and not queue.takers_count:
+                self.purge(queue)
+        if not queue.consumers:
+            self.auto_delete.left(queue)
+            self.look_at_end(queue)
+
+    def pause(self, queue: Queue, *, is_paused: bool) -> None:
+        """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+        LOOK.has_touched = True
+        queue.kind = replace(queue.kind, paused=is_paused)
+        queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
+        if queue.journal_id:
+            self.journal.declare(queue.journal_id, queue.kind.encoded())
+        self.changed(queue)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery, which nobody gets from now on; says how many messages."""
-        return purge(self, queue)
+        dropped = self.remains.purge(queue)
+        paged = self.paging.drop(queue, is_settled=True).messages
+        self.dead_letters.left_totals[PURGED] += paged
+        return dropped + paged
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
