@@ -50,7 +50,9 @@ class Application:
         }
 
 
-_LACKS = (("rabbitmq", "its plugin for AMQP 1.0 does not offer this"),)
+_LACKS = (("rabbitmq", "it does not offer what JMS asks for here"),)
+# Qpid JMS asks for no durable queue, and by itself RabbitMQ makes none.
+_NOT_DURABLE = (("rabbitmq", "it makes a queue in which it accepts durable messages before they are on disk"),)
 
 APPLICATIONS = (
     Application("jms-queue", "Qpid JMS: a queue", "stream", 60_000),
@@ -62,6 +64,7 @@ APPLICATIONS = (
         size=1024,
         producers=16,
         durable=True,
+        skips=_NOT_DURABLE,
     ),
     Application(
         "jms-topic", "Qpid JMS: a topic to 20 subscribers", "stream", 3_000, consumers=20, topic=True, skips=_LACKS

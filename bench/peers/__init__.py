@@ -17,7 +17,7 @@ OURS = "mqops"
 ARTEMIS = "artemis"
 VERSIONED: dict[str, Callable[[str, Path], Peer]] = {ARTEMIS: Artemis, "classic": Classic, "rabbitmq": Rabbitmq}
 ARTEMIS_PEERS = ("artemis-2.33.0", "artemis-2.44.0")
-DEFAULT_PEERS = (*ARTEMIS_PEERS, "classic-5.18.3", "rabbitmq-3.10")
+DEFAULT_PEERS = (*ARTEMIS_PEERS, "classic-5.18.3", "rabbitmq-3.10", "rabbitmq-4.0")
 
 
 def kind(name: str) -> str:

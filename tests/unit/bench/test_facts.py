@@ -1,6 +1,7 @@
 """Parsing of /proc, mounts and configurations of peers; the cache of distributions; order of the brokers; the command
 line's refusals."""
 
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,7 +9,7 @@ import pytest
 
 from bench import disk, peers, prerequisites, run, usage
 from bench.faults import BenchFault
-from bench.peers import cache, classic, rabbitmq
+from bench.peers import cache, classic, debian, rabbitmq
 from bench.peers.artemis import CORE, configure
 from bench.rounds import turned
 
@@ -102,12 +103,30 @@ def test_every_default_version_has_a_checksum() -> None:
     assert {f"{artifacts[kind]}-{version}-bin.tar.gz" for kind, version in versioned} == set(cache.SHA512)
 
 
-def test_erlang_packages_are_those_that_stand_at_the_beginnings_of_lines() -> None:
+def test_needed_packages_are_those_that_stand_at_the_beginnings_of_lines() -> None:
     depends = (
         "rabbitmq-server\n  Depends: adduser\n |Depends: erlang-base\n  Depends: <erlang-base-hipe>\n    erlang-base\n"
     )
     depends += "adduser\nerlang-base\n  Depends: libc6\nerlang-ssl\n<erlang-base-hipe>\nerlang-base-hipe\nsocat\n"
-    assert rabbitmq.erlang_packages(depends) == ["erlang-base", "erlang-ssl"]
+    found = debian.depended(depends)
+    assert found == ["adduser", "erlang-base", "erlang-base-hipe", "erlang-ssl", "rabbitmq-server", "socat"]
+    assert rabbitmq.erlang(found) == ["erlang-base", "erlang-ssl"]
+
+
+def test_programs_of_another_release_run_by_their_own_loader(tmp_path: Path) -> None:
+    home, programs = tmp_path / "home", tmp_path / "home" / "usr" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "echo").symlink_to("/bin/echo")
+    for library in next(iter(Path("/usr/lib").glob("*/libc.so.6"))).parent.glob("lib[a-z]*.so.[0-9]"):
+        place = home / "usr" / "lib" / library.parent.name / library.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(library.resolve())
+    (home / "usr/lib64").mkdir()
+    (loader,) = Path("/lib64").glob("ld-linux-*.so.*")
+    (home / "usr/lib64" / loader.name).symlink_to(loader)
+    debian.wrap(home, programs, tmp_path / "wrapped")
+    said = subprocess.run([tmp_path / "wrapped" / "echo", "two words"], capture_output=True, text=True, check=True)
+    assert said.stdout == "two words\n"
 
 
 def test_rabbitmq_has_everything_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,13 +151,13 @@ def test_rabbitmq_has_everything_of_its_own(tmp_path: Path, monkeypatch: pytest.
 
 def test_another_rabbitmq_than_the_named_one_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "mqops-bench" / rabbitmq.PACKAGE
-    server = home / "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5"
+    server = home / "usr/lib/rabbitmq/lib/rabbitmq_server-3.12.1"
     server.mkdir(parents=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(BenchFault, match=r"is 4\.0\.5 here, not 3\.10: say --peer rabbitmq-4\.0\.5"):
+    with pytest.raises(BenchFault, match=r"is 3\.12\.1 here, not 3\.10: say --peer rabbitmq-3\.12\.1"):
         rabbitmq.distribution("3.10")
     with pytest.raises(BenchFault, match="has no plugin rabbitmq_amqp1_0"):
-        rabbitmq.distribution("4.0")
+        rabbitmq.distribution("3.12")
 
 
 def test_half_a_distribution_is_not_taken_for_one(tmp_path: Path) -> None:
