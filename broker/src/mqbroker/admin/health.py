@@ -67,7 +67,7 @@ def of_node(broker: Broker) -> HealthFacts:
         "global_max_size_bytes": memory.max_bytes,
         "journal_segments": broker.journal.segments_count,
         "journal_position": broker.journal.position,
-        "synced_position": broker.store.decisions.synced,
+        "synced_position": broker.store.journal.synced_position,
         "node_id": broker.node_id,
         "has_rival": broker.node_id_conflict.is_there,
         "has_yielded": broker.node_id_conflict.has_yielded,

@@ -260,7 +260,7 @@ def _of_broker(broker: Broker) -> dict[str, float]:
         "mqbroker_uptime_seconds": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) / NS_PER_S,
         "mqbroker_publishers_waiting": len(broker.starved) + _waiting_for_addresses(broker),
         "mqbroker_journal_segments": broker.journal.segments_count,
-        "mqbroker_journal_unsynced_appends": broker.journal.position - 1 - broker.store.decisions.synced,
+        "mqbroker_journal_unsynced_appends": broker.journal.position - 1 - broker.store.journal.synced_position,
         "mqbroker_messages_refused_total": counters.refused,
         "mqbroker_messages_malformed_total": counters.malformed,
         "mqbroker_messages_delivered_total": counters.delivered,

@@ -33,7 +33,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "global_max_size_bytes": store.memory.max_bytes,
             "journal_segments": broker.journal.segments_count,
             "journal_position": broker.journal.position,
-            "synced_position": store.decisions.synced,
+            "synced_position": store.journal.synced_position,
             "certificates": [row_of(ending, broker.at.wall_ms // 1000) for ending in broker.endings],
             "links": [row for each in broker.cluster.connections.values() for row in links(each)],
         },

@@ -1,4 +1,4 @@
-"""Decisions come true in the order in which they were made, and never before their append is on disk."""
+"""Decisions come true in the order in which they were made, and never before their append is committed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def test_a_decision_waits_for_its_append_and_those_behind_it_too() -> None:
     decisions.wait_for_earlier(done.append, "c")
     decisions.release(4)
     assert (done, decisions.is_idle) == ([], False)
+    assert [decisions.waits_behind(position) for position in (4, 5)] == [True, False]
     decisions.release(5)
-    assert (done, decisions.is_idle, decisions.synced) == (["a", "b", "c"], True, 5)
+    assert (done, decisions.is_idle, decisions.committed) == (["a", "b", "c"], True, 5)
 
 
 def test_what_a_decision_decides_waits_for_its_own_append() -> None:
@@ -36,7 +37,7 @@ def test_what_a_decision_decides_waits_for_its_own_append() -> None:
     decisions.wait(lambda: decisions.wait(done.append, "later"))
     decisions.seal(1)
     decisions.release(1)
-    assert (done, decisions.is_forming) == ([], True)
+    assert (done, decisions.is_forming, decisions.waits_behind(1)) == ([], True, True)
     decisions.seal(2)
     decisions.release(2)
     assert done == ["later"]
@@ -45,7 +46,7 @@ def test_what_a_decision_decides_waits_for_its_own_append() -> None:
 def test_a_position_that_goes_back_changes_nothing() -> None:
     decisions = Decisions(7)
     decisions.release(3)
-    assert decisions.synced == 7
+    assert decisions.committed == 7
 
 
 @steady

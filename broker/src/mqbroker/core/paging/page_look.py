@@ -59,7 +59,7 @@ class PageLook:
             return False
         if pages.reading is not None and self.at < pages.reading.end:
             return True
-        return bool(self._effect_id) or self._position > self._store.decisions.synced
+        return bool(self._effect_id) or self._position > self._store.journal.synced_position
 
     @property
     def page(self) -> Page:
@@ -103,7 +103,7 @@ class PageLook:
         pages, page = self.queue.pages, self._find()
         if pages is None or page is None or self.is_done or self._effect_id:
             return
-        if page.position > self._store.decisions.synced:
+        if page.position > self._store.journal.synced_position:
             self._position = page.position
             self._store.paging.hurry(pages, page)
             return

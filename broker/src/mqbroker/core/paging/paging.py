@@ -1,8 +1,9 @@
 """Paging: what comes for an address that is full stays on disk until its queues want it.
 
-Invariants: a queue that has pages gets everything that comes into its pages, so order holds; a page is read only when
-all of it is synced; each piece of a page pins its segment until it is read or dropped; a queue has at most one page on
-its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "Paging".
+Invariants: a queue that has pages gets everything that comes into its pages, so order holds; a page comes back only
+when all of it is committed, since its messages go to consumers; each piece of a page pins its segment until it is read
+or dropped; a queue has at most one page on its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's
+manual, "Paging".
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Paging:
         self._looks: dict[int, tuple[PageLook, list[PagePiece]]] = {}
         self._wanting: dict[Queue, None] = {}
         self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
-        self._unsynced: dict[Queue, None] = {}  # they want a page that is not on disk yet
+        self._uncommitted: dict[Queue, None] = {}  # they want a page that is not committed yet
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ class Paging:
     def look(self, queue: Queue) -> None:
         """Something has changed in a queue that has pages: does it want the next one?"""
         pages = queue.pages
-        if pages is None or pages.reading is not None or queue in self._wanting or queue in self._unsynced:
+        if pages is None or pages.reading is not None or queue in self._wanting or queue in self._uncommitted:
             return
         if not queue.is_hungry(pages.low_count) and not self._has_room(queue):
             return
@@ -152,7 +153,7 @@ class Paging:
     def is_due(self, queue: Queue) -> bool:
         """Whether more messages of the queue are on their way to its consumers."""
         pages = queue.pages
-        return pages is not None and (pages.reading is not None or queue in self._wanting or queue in self._unsynced)
+        return pages is not None and (pages.reading is not None or queue in self._wanting or queue in self._uncommitted)
 
     def run(self) -> None:
         """Once in each step, before its append is sealed: ask for pages."""
@@ -172,8 +173,8 @@ class Paging:
         if page is None:
             return
         store = self._store
-        if page.position > store.decisions.synced:
-            self._unsynced[queue] = None
+        if page.position > store.decisions.committed:
+            self._uncommitted[queue] = None
             self.hurry(pages, page)
             return
         page = pages.begin()
@@ -185,12 +186,12 @@ class Paging:
         if page.position == self._store.journal.position:
             self._store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
 
-    def synced(self) -> None:
-        """More is on disk."""
+    def committed(self) -> None:
+        """More is committed."""
         LOOK.has_touched = True
-        if self._unsynced:
-            unsynced, self._unsynced = self._unsynced, {}
-            self._wanting.update(unsynced)
+        if self._uncommitted:
+            wanting, self._uncommitted = self._uncommitted, {}
+            self._wanting.update(wanting)
 
     def awaits(self, effect_id: int) -> bool:
         """Whether this effect reads a page."""
@@ -302,12 +303,12 @@ class Paging:
     def _end(self, queue: Queue) -> None:
         LOOK.has_touched = True
         queue.pages = None
-        for each in (self.queues, self._wanting, self._held_back, self._unsynced):
+        for each in (self.queues, self._wanting, self._held_back, self._uncommitted):
             each.pop(queue, None)
 
 
 def _go_on() -> None:
-    """What waits for the disk is looked at by `synced`."""
+    """What waits for its append is looked at by `committed`."""
 
 
 def shape_of(settings: AddressSettings) -> PageShape:

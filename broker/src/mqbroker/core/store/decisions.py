@@ -1,7 +1,8 @@
-"""What must wait for the disk: decisions keyed by journal position, released by `Synced`.
+"""What must wait until an append is committed: decisions keyed by journal position.
 
-A decision is a function and its arguments. All decisions of one step share the position of the step's append. One that
-depends on an earlier append (order within a queue) is put behind the last decisions that wait.
+Committed is at least what is on this disk (core/store/commits.py). A decision is a function and its arguments. All
+decisions of one step share the position of the step's append. One that depends on an earlier append (order within a
+queue) is put behind the last decisions that wait.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ Decision = tuple[Callable[..., None], tuple[Any, ...]]
 class Decisions:
     """Ascending positions; `release` runs what is due in the order in which it was decided."""
 
-    __slots__ = ("_forming", "_waiting", "synced")
+    __slots__ = ("_forming", "_waiting", "committed")
 
-    def __init__(self, synced: int) -> None:
-        self.synced = synced
+    def __init__(self, committed: int) -> None:
+        self.committed = committed
         self._forming: list[Decision] = []
         self._waiting: deque[tuple[int, list[Decision]]] = deque()
 
     def wait(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Until this step's append is synced."""
+        """Until this step's append is committed."""
         LOOK.has_touched = True
         self._forming.append((action, arguments))
 
     def wait_for_earlier(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Until all that has been appended so far is synced; at once where nothing is outstanding."""
+        """Until all that has been appended so far is committed; at once where nothing is outstanding."""
         LOOK.has_touched = True
         if self._forming:
             self._forming.append((action, arguments))
@@ -47,8 +48,12 @@ class Decisions:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for the disk."""
+        """Whether nothing waits for its append."""
         return not self._forming and not self._waiting
+
+    def waits_behind(self, position: int) -> bool:
+        """Whether something waits for a later append than this one."""
+        return bool(self._forming) or (bool(self._waiting) and self._waiting[-1][0] > position)
 
     def seal(self, position: int) -> None:
         """This step's append has this position."""
@@ -58,9 +63,9 @@ class Decisions:
             self._forming = []
 
     def release(self, position: int) -> None:
-        """Everything up to `position` is on disk."""
+        """Everything up to `position` is committed."""
         LOOK.has_touched = True
-        self.synced = max(self.synced, position)
+        self.committed = max(self.committed, position)
         waiting = self._waiting
         while waiting and waiting[0][0] <= position:
             for action, arguments in waiting.popleft()[1]:

@@ -23,6 +23,7 @@ from mqbroker.core.address.permissions import Permissions
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.clock_steps import take_time
+from mqbroker.core.store.commits import Commits
 from mqbroker.core.store.observers import MessageObserver
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
@@ -124,6 +125,7 @@ class Broker:
         for each in setup.observers:
             self.store.observe_messages(each)
         self.store.load(recovered, setup.large_files)
+        self.commits = Commits(self.store)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
         self.activity, self.event_ring, self.chores = Activity(), EventRing(), Chores(self)
@@ -315,11 +317,7 @@ class Broker:
         turns.left -= max(allowance - peer.connection.allowance, 0)  # one that a bug has ended has no bound any more
 
     def _synced(self, given_: given.Synced) -> None:
-        self.journal.synced(given_.position)
-        self.store.large.synced(given_.position)
-        self.store.decisions.release(given_.position)
-        if self.store.paging.queues:
-            self.store.paging.synced()
+        self.commits.synced(given_.position)
 
     def _closed(self, given_: given.Closed) -> None:
         if not self.turns.gone(given_.conn, given_.why):

@@ -45,4 +45,6 @@ class Chores:
             due[0].go_on(room)
             chores.remove(due[0])
             chores.append(due[0])
-        return self._broker.store.decisions.is_idle and any(each.is_due for each in chores)
+        broker = self._broker
+        waits_for_disk = broker.store.decisions.waits_behind(broker.journal.synced_position)
+        return not waits_for_disk and any(each.is_due for each in chores)
