@@ -37,15 +37,23 @@ from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values.effects import (
+    AdminReply,
     CloseConnection,
     Connect,
     DeleteLarge,
     DeleteSegment,
     Derive,
+    Effect,
     FinishLarge,
+    JoinGroup,
+    LoadConfiguration,
     PauseReading,
+    Probe,
     ReadLarge,
+    ReadPage,
+    RelayRecord,
     Send,
+    SendDatagram,
     WriteLarge,
 )
 from mqbroker.node.values.inputs import Done, Synced
@@ -273,7 +281,12 @@ class Node:
             ReadLarge: self._read,
             DeleteLarge: self._delete,
         }
+        for kind in (AdminReply, JoinGroup, LoadConfiguration, Probe, ReadPage, RelayRecord, SendDatagram):
+            handlers[kind] = self._unexpected
         self.loop.start(self.broker, self.disk, handlers)
+
+    def _unexpected(self, effect: Effect) -> None:
+        raise Unexpected(f"no training asks for this: {effect}")
 
     def _derive(self, effect: Derive) -> None:
         derived = hashlib.pbkdf2_hmac(effect.hash_name, effect.password, effect.salt, effect.iterations)

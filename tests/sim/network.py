@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.effects import CloseConnection, Connect, JoinGroup, SendDatagram
+from mqbroker.node.values.effects import CloseConnection, Connect, Effect, JoinGroup, SendDatagram
 
 from tests.sim.world import SimNode
 
@@ -289,7 +289,7 @@ class ClusterNode(SimNode):
         self.ears.clear()
         super().start()
 
-    def _carry_out(self, effect: object) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         match effect:
             case JoinGroup(effect_id, group):
                 self.ears.add(group)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
@@ -33,12 +33,18 @@ from mqbroker.node.values.effects import (
     DeleteLarge,
     DeleteSegment,
     Derive,
+    Effect,
     FinishLarge,
     Halt,
+    JoinGroup,
+    LoadConfiguration,
     PauseReading,
+    Probe,
     ReadLarge,
     ReadPage,
+    RelayRecord,
     Send,
+    SendDatagram,
     WriteLarge,
 )
 
@@ -419,7 +425,7 @@ class SimNode:
         if life == self._life and self.is_up:
             self._wake(0)
 
-    def _carry_out(self, effect: object) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Send(conn, chunks):
                 data = b"".join(bytes(chunk) for chunk in chunks)
@@ -462,6 +468,10 @@ class SimNode:
                 self._work_soon()
             case Halt():
                 self._halt()
+            case JoinGroup() | SendDatagram() | RelayRecord() | Probe() | LoadConfiguration():
+                raise AssertionError(f"no history has a world for {effect!r}")
+            case _:
+                assert_never(effect)
 
     def _read(self, life: int, effect_id: int, slices: tuple[Slice, ...]) -> None:
         if life == self._life and self.is_up:

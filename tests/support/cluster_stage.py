@@ -24,7 +24,16 @@ from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.effects import CloseConnection, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
+from mqbroker.node.values.effects import (
+    CloseConnection,
+    Connect,
+    Derive,
+    Effect,
+    JoinGroup,
+    PauseReading,
+    Send,
+    SendDatagram,
+)
 
 from tests.support.derived import key_of
 from tests.support.stage import ROUNDS_MAX, Stage, options_with
@@ -125,7 +134,7 @@ class ClusterNode(Stage):
         bridges = self.broker.cluster.connections["cluster"].bridges
         return bridges[node_id_of(name)].state.value if node_id_of(name) in bridges else ""
 
-    def _carry_out(self, effect: object) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Derive(effect_id):
                 self.derives.append(effect)

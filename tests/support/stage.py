@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, assert_never
 
 from mqbroker.admin.operations import perform
 from mqbroker.amqp import events as told
@@ -36,9 +36,11 @@ from mqbroker.node.values.effects import (
     AdminReply,
     Batch,
     CloseConnection,
+    Connect,
     DeleteLarge,
     DeleteSegment,
     Derive,
+    Effect,
     FinishLarge,
     Halt,
     JoinGroup,
@@ -371,7 +373,7 @@ class Stage:
             self._carry_out(effect)
         return batch
 
-    def _carry_out(self, effect: object) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Send(conn, chunks):
                 data = b"".join(bytes(chunk) for chunk in chunks)
@@ -414,5 +416,7 @@ class Stage:
                 self.give(given.Done(effect_id) if is_there else given.Failed(effect_id, "nobody is there"))
             case Halt(code):
                 self.is_up, self.halted = False, code
+            case Connect():
+                raise AssertionError("a stage is one node; with several it is a ClusterStage")
             case _:
-                raise AssertionError(f"unexpected effect {effect!r}")
+                assert_never(effect)

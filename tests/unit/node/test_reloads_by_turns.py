@@ -212,6 +212,16 @@ def test_so_many_requests_wait_and_no_more() -> None:
     assert len(stage.replies) == WAITING_MAX + 1
 
 
+@pytest.mark.parametrize("faults", [[], ["broker.toml: no such option"]])
+def test_those_that_are_done_or_were_in_vain_wait_no_more(faults: list[str]) -> None:
+    stage = Stage(options_with())
+    stage.file_faults = faults
+    for _ in range(WAITING_MAX + 1):
+        answer = stage.admin("config-reload")
+        assert ("changed" in answer) is not bool(faults)
+        assert "are under way" not in str(answer)
+
+
 def test_a_stop_in_the_middle_is_told_and_the_next_start_does_the_rest() -> None:
     stage = Stage(options_with())
     reloading(stage, declaring(stage.options, COUNT), 1000)

@@ -31,7 +31,7 @@ class PageLook:
         self.at, self.before_id = ids
         self._page: Page | None = None
         self._store = store
-        self._effect_id = 0
+        self._is_reading = False
         self._position = 0  # of the append that has to be synced first
         self._read: deque[Segment] = deque()
 
@@ -59,7 +59,7 @@ class PageLook:
             return False
         if pages.reading is not None and self.at < pages.reading.end:
             return True
-        return bool(self._effect_id) or self._position > self._store.journal.synced_position
+        return self._is_reading or self._position > self._store.journal.synced_position
 
     @property
     def page(self) -> Page:
@@ -101,7 +101,7 @@ class PageLook:
     def ask(self) -> None:
         """Have the next stretch read, where there is one and nothing is on its way."""
         pages, page = self.queue.pages, self._find()
-        if pages is None or page is None or self.is_done or self._effect_id:
+        if pages is None or page is None or self.is_done or self._is_reading:
             return
         if page.position > self._store.journal.synced_position:
             self._position = page.position
@@ -111,7 +111,8 @@ class PageLook:
         pieces = self._stretch(pages, page)
         if pieces:
             self._page = page
-            self._effect_id = self._store.paging.read_for(self, pieces)
+            self._is_reading = True
+            self._store.paging.read_for(self, pieces)
 
     def _stretch(self, pages: Pages, page: Page) -> list[PagePiece]:
         pieces: list[PagePiece] = []
@@ -128,5 +129,5 @@ class PageLook:
 
     def found(self, segments: Iterator[Segment]) -> None:
         """What was asked for, also where nobody wants it any more."""
-        self._effect_id = 0
+        self._is_reading = False
         self._read = deque(segments)

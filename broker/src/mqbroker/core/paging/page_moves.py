@@ -39,13 +39,13 @@ class _Request(NamedTuple):
 
 
 class PageMoves:
-    """See the module's docstring. `holds_reads`: queues wait for their pages; `loading`: the effect that reads."""
+    """See the module's docstring. `holds_reads`: queues wait for their pages; `is_loading`: places are being read."""
 
     def __init__(self, store: Store, paging: Paging) -> None:
         self._store = store
         self._paging = paging
         self.holds_reads = False
-        self.loading = 0
+        self.is_loading = False
         self._request: _Request | None = None
         self._runs: list[Run] | None = None  # of the request, once they are there
         self._stored: list[Stored] = []
@@ -76,7 +76,7 @@ class PageMoves:
         """Whether what is paged of these ids has been read; if not, see to it."""
         if self._runs is not None and self._request is not None and self._request.ranges == ranges:
             return True
-        if self._paging.is_reading or self.loading:
+        if self._paging.is_reading or self.is_loading:
             self.holds_reads = True
             return False
         by_place = {piece.place: piece for _, piece in self._paged(ranges)}
@@ -87,14 +87,15 @@ class PageMoves:
         self._request = _Request(ranges, list(by_place.values()))
         for piece in self._request.pieces:
             self._paging.pin(piece, 1)  # a queue that is purged meanwhile gives its pins back
-        self.loading = self._paging.read(tuple(by_place))
+        self.is_loading = True
+        self._paging.read(tuple(by_place), self._loaded)
         return False
 
-    def loaded(self, found: list[bytes]) -> None:
+    def _loaded(self, found: list[bytes]) -> None:
         """What was asked for. Raises StorageFault where the bytes are not what was written."""
         assert self._request is not None
         LOOK.has_touched = True
-        self.loading = 0
+        self.is_loading = False
         by_id: dict[int, Run] = {}
         for piece, data in zip(self._request.pieces, found, strict=True):
             for run in runs_in(piece, data):

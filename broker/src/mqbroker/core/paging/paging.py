@@ -9,6 +9,7 @@ manual, "Paging".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
@@ -46,7 +47,7 @@ class Dropped(NamedTuple):
 
 
 class Paging:
-    """See the module's docstring. `read` asks for slices and says under which id their bytes come."""
+    """See the module's docstring. `read` asks for slices and says who gets their bytes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -55,8 +56,7 @@ class Paging:
         self.files = PagedFiles(store.large)
         self.paged_total = 0
         self.moves = PageMoves(store, self)
-        self._reads: dict[int, tuple[Queue, Page]] = {}
-        self._looks: dict[int, tuple[PageLook, list[PagePiece]]] = {}
+        self._reading_count = 0  # of pages that come back
         self._wanting: dict[Queue, None] = {}
         self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
         self._uncommitted: dict[Queue, None] = {}  # they want a page that is not committed yet
@@ -148,7 +148,7 @@ class Paging:
     @property
     def is_reading(self) -> bool:
         """Whether pages are on their way."""
-        return bool(self._reads)
+        return self._reading_count > 0
 
     def is_due(self, queue: Queue) -> bool:
         """Whether more messages of the queue are on their way to its consumers."""
@@ -162,7 +162,7 @@ class Paging:
             held_back, self._held_back = self._held_back, {}
             for queue in held_back:
                 self.look(queue)
-        while not self.moves.holds_reads and self._wanting and len(self._reads) < READS_MAX:
+        while not self.moves.holds_reads and self._wanting and self._reading_count < READS_MAX:
             queue = next(iter(self._wanting))
             del self._wanting[queue]
             if queue.pages is not None and not queue.is_deleted:
@@ -178,7 +178,8 @@ class Paging:
             self.hurry(pages, page)
             return
         page = pages.begin()
-        self._reads[self.read(_places(page.pieces()))] = queue, page
+        self._reading_count += 1
+        self.read(_places(page.pieces()), partial(self._came, queue, page))
 
     def hurry(self, pages: Pages, page: Page) -> None:
         """Somebody waits for a page that is not on disk yet."""
@@ -193,24 +194,13 @@ class Paging:
             wanting, self._uncommitted = self._uncommitted, {}
             self._wanting.update(wanting)
 
-    def awaits(self, effect_id: int) -> bool:
-        """Whether this effect reads a page."""
-        return effect_id in self._reads or effect_id in self._looks or effect_id == self.moves.loading
-
-    def done(self, effect_id: int, found: list[bytes]) -> None:
+    def _came(self, queue: Queue, page: Page, found: list[bytes]) -> None:
         """A page has been read. Raises StorageFault where the bytes are not what was written."""
-        if effect_id == self.moves.loading:
-            self.moves.loaded(found)
-            return
         LOOK.has_touched = True
-        if effect_id in self._looks:
-            look, pieces = self._looks.pop(effect_id)
-            look.found(self._segments(look.queue, pieces, found))
-        else:
-            queue, page = self._reads.pop(effect_id)
-            pieces = list(page.pieces())
-            if queue.pages is not None and queue.pages.reading is page:
-                self._come_back(queue, queue.pages, self._segments(queue, pieces, found))
+        self._reading_count -= 1
+        pieces = list(page.pieces())
+        if queue.pages is not None and queue.pages.reading is page:
+            self._come_back(queue, queue.pages, self._segments(queue, pieces, found))
         for piece in pieces:
             self.pin(piece, -1)
 
@@ -238,14 +228,17 @@ class Paging:
 
     # -- for those who look at single messages -------------------------------------------------------------------------
 
-    def read_for(self, look: PageLook, pieces: list[PagePiece]) -> int:
-        """Read pieces that stay where they are; the effect's id. Their segments stay as long."""
+    def read_for(self, look: PageLook, pieces: list[PagePiece]) -> None:
+        """Read pieces that stay where they are. Their segments stay as long."""
         for piece in pieces:
             self.pin(piece, 1)
-        effect_id = self.read(_places(pieces))
-        LOOK.has_touched = True
-        self._looks[effect_id] = look, pieces
-        return effect_id
+
+        def came(found: list[bytes]) -> None:
+            look.found(self._segments(look.queue, pieces, found))
+            for piece in pieces:
+                self.pin(piece, -1)
+
+        self.read(_places(pieces), came)
 
     def take(self, queue: Queue, page: Page, segment: Segment) -> Segment:
         """Messages of a page that were read for a look leave it: they are in memory, and in delivery."""

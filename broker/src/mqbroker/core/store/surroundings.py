@@ -35,8 +35,8 @@ class StoreSurroundings(Protocol):
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What is with consumers."""
 
-    def read_page(self, slices: tuple[Slice, ...]) -> int:
-        """Have this read; says under which id its bytes will come."""
+    def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
+        """Have this read; `then` gets the bytes of each slice."""
 
     def ends_itself(self, queue: Queue) -> bool:
         """Whether somebody else ends the queue."""

@@ -1,6 +1,6 @@
 """Large messages of a node: what is under way between their files and the peers, and how much of it there may be.
 
-Owns the completions of effects on files. Bounds: bytes that were handed over and are not written, beyond which
+Bounds: bytes that were handed over and are not written, beyond which
 connections that upload are not read; reads at a time, beyond which downloads wait for their turn.
 Source: docs/adr/0009-large-messages.md.
 """
@@ -14,6 +14,7 @@ from mqbroker.amqp.links import Partials
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import LimitOptions
+from mqbroker.node.values.completions import Completion
 from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ GATHERED_BYTES_MAX = 1 << 20  # of one connection that wait to be written togeth
 KEPT_SHARE = 2  # large messages stay in memory while no more than 1/KEPT_SHARE of it is used
 READS_MAX = 8
 READ_BYTES = 1280 << 10  # so that a body of 1 MiB is one
-
-# Called with the result, or with None and why it failed.
-Completion = Callable[[Any, str], None]
 
 
 class FilePiece(NamedTuple):
@@ -54,7 +52,6 @@ class LargeMessages:
         self._files = broker.store.large
         LOOK.has_touched = True
         self._files.delete = self._delete
-        self._completions: dict[int, Completion] = {}
         self._reading_count = 0
         self._reads_due: dict[Download, None] = {}
         self._when_finished: list[Callable[[], None]] = []
@@ -83,14 +80,6 @@ class LargeMessages:
         """Whether the disk is behind with files."""
         return self.writing_bytes > self._broker.options.journal.disk_pending_bytes_max
 
-    def completed(self, effect_id: int, result: Any, why: str) -> bool:
-        """An effect is done, or has failed; whether it was one of ours."""
-        completion = self._completions.pop(effect_id, None)
-        if completion is None:
-            return False
-        completion(result, why)
-        return True
-
     # -- effects -------------------------------------------------------------------------------------------------------
 
     def write(self, piece: FilePiece, completion: Completion) -> None:
@@ -103,7 +92,8 @@ class LargeMessages:
             self.writing_bytes -= piece.size_bytes
             completion(result, why)
 
-        self._broker.effects.append(WriteLarge(self._expect(written), piece.file, piece.offset, piece.chunks))
+        effect_id = self._broker.completions.expect(written)
+        self._broker.effects.append(WriteLarge(effect_id, piece.file, piece.offset, piece.chunks))
 
     def finish(self, piece: FilePiece, completion: Completion, *, sync: bool) -> None:
         """Append the rest, and that is all of the file."""
@@ -121,8 +111,8 @@ class LargeMessages:
                 for action in actions:
                     action()
 
-        effect = FinishLarge(self._expect(finished), piece.file, piece.offset, piece.chunks, sync)
-        self._broker.effects.append(effect)
+        effect_id = self._broker.completions.expect(finished)
+        self._broker.effects.append(FinishLarge(effect_id, piece.file, piece.offset, piece.chunks, sync))
 
     def when_finished(self, action: Callable[[], None]) -> None:
         """Do something when every message that has come in whole is published."""
@@ -149,7 +139,8 @@ class LargeMessages:
             download.came(result)
 
         file, offset, size_bytes = download.wanted(READ_BYTES)
-        self._broker.effects.append(ReadLarge(self._expect(came), file, offset, size_bytes))
+        effect_id = self._broker.completions.expect(came)
+        self._broker.effects.append(ReadLarge(effect_id, file, offset, size_bytes))
 
     def forget(self, download: Download) -> None:
         """It has ended."""
@@ -166,9 +157,4 @@ class LargeMessages:
 
     def _delete(self, file: int) -> None:
         LOOK.has_touched = True
-        self._broker.effects.append(DeleteLarge(self._broker.next_effect_id(), file))
-
-    def _expect(self, completion: Completion) -> int:
-        effect_id = self._broker.next_effect_id()
-        self._completions[effect_id] = completion
-        return effect_id
+        self._broker.effects.append(DeleteLarge(self._broker.completions.next_id(), file))

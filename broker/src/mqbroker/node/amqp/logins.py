@@ -8,6 +8,7 @@ its own. Invariant: each peer that waits is told once. Source: docs/SECURITY.md,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import SaslDerive
@@ -31,9 +32,7 @@ class Logins:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[int, list[Peer]] = {}  # by the id of their effect
-        self._shared: dict[bytes, int] = {}  # tag of a password -> effect
-        self._tags: dict[int, bytes] = {}
+        self._shared: dict[bytes, list[Peer]] = {}  # tag of a password that is checked -> who waits for that
 
     def check(self, peer: AcceptedPeer, event: SaslDerive) -> None:
         """Have the password checked, if that takes a key."""
@@ -44,34 +43,23 @@ class Logins:
         elif peer.connection.recall():
             return
         elif event.tag in self._shared:
-            self._waiting[self._shared[event.tag]].append(peer)
+            self._shared[event.tag].append(peer)
         else:
-            effect_id = self.derive(peer, event)
-            self._shared[event.tag], self._tags[effect_id] = effect_id, event.tag
+            self._shared[event.tag] = [peer]
+            self._derive(event, lambda: self._shared.pop(event.tag))
 
-    def derive(self, peer: Peer, event: SaslDerive) -> int:
-        """Have the key derived for this peer alone; the id of the effect."""
-        effect_id = self._broker.next_effect_id()
+    def derive(self, peer: Peer, event: SaslDerive) -> None:
+        """Have the key derived for this peer alone."""
+        self._derive(event, lambda: [peer])
+
+    def _derive(self, event: SaslDerive, waiting: Callable[[], list[Peer]]) -> None:
+        def came(key: Any, why: str) -> None:
+            for peer in waiting():
+                if why:
+                    peer.close("amqp:internal-error", "the key of the login could not be derived; try again")
+                else:
+                    peer.derived(key)
+
+        effect_id = self._broker.completions.expect(came)
         LOOK.has_touched = True
-        self._waiting[effect_id] = [peer]
         self._broker.effects.append(Derive(effect_id, event.hash_name, event.password, event.salt, event.iterations))
-        return effect_id
-
-    def checked(self, effect_id: int, result: Any) -> None:
-        """The key is there, if this effect was one of ours."""
-        for peer in self._taken(effect_id):
-            peer.derived(result)
-
-    def failed(self, effect_id: int) -> bool:
-        """There will be no key; whether this was a check."""
-        peers = self._taken(effect_id)
-        for peer in peers:
-            peer.close("amqp:internal-error", "the key of the login could not be derived; try again")
-        return bool(peers)
-
-    def _taken(self, effect_id: int) -> list[Peer]:
-        LOOK.has_touched = True
-        tag = self._tags.pop(effect_id, None)
-        if tag is not None:
-            del self._shared[tag]
-        return self._waiting.pop(effect_id, [])

@@ -56,6 +56,7 @@ from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.activity import Activity
+from mqbroker.node.values.completions import Completions
 from mqbroker.node.values.counters import Counters
 from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, Send
 from mqbroker.node.values.event_ring import EventRing
@@ -114,7 +115,7 @@ class Broker:
         }  # fmt: skip
         self.at = self.started_at = at
         self.timers = Timers()
-        self.counters, self.containment = Counters(), Containment(self)
+        self.counters, self.containment, self.completions = Counters(), Containment(self), Completions()
         self.peers: dict[int, Peer] = {}
         self.epoch = recovered.boot + 1  # grows with each start
         self.journal = Journal(options.journal, recovered)
@@ -145,8 +146,6 @@ class Broker:
         self._notices: list[Notice] = []
         self._operations = setup.operations
         self.listeners = {listener.name: listener for listener in options.listeners}
-        self._effect_id = 0
-        self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
         self.node_id_conflict, self.canaries = NodeIdConflict(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
@@ -218,7 +217,7 @@ class Broker:
             self.store.paging.run()
         more = upkeep(self.store) or more
         for segment in self.journal.deletable():
-            self.effects.append(DeleteSegment(self.next_effect_id(), segment))
+            self.effects.append(DeleteSegment(self.completions.next_id(), segment))
         append = self._seal()
         self._collect()
         return self._batch(append, self.timers.wake_at_ns, more=more or self.turns.is_due)
@@ -335,41 +334,11 @@ class Broker:
         if peer is not None:
             peer.blocked(given_.is_blocked)
 
-    def next_effect_id(self) -> int:
-        """An id for an effect."""
-        self._effect_id += 1
-        return self._effect_id
-
-    def expect(self, then: Callable[[str], None]) -> int:
-        """An id for an effect. Once it is completed `then` is told why it failed, or nothing."""
-        effect_id = self.next_effect_id()
-        LOOK.has_touched = True
-        self._awaited[effect_id] = then
-        return effect_id
-
-    def _told(self, effect_id: int, why: str) -> bool:
-        LOOK.has_touched = True
-        then = self._awaited.pop(effect_id, None)
-        if then is not None:
-            then(why)
-        return then is not None
-
     def _done(self, given_: given.Done) -> None:
-        if self.store.paging.awaits(given_.id):
-            self.store.paging.done(given_.id, given_.result)
-            return
-        if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
-            return
-        if self._told(given_.id, ""):
-            return
-        self.logins.checked(given_.id, given_.result)
+        self.completions.tell(given_.id, given_.result, "")
 
     def _failed(self, given_: given.Failed) -> None:
-        if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
-            return
-        if self._told(given_.id, given_.why):
-            return
-        if not self.logins.failed(given_.id):
+        if not self.completions.tell(given_.id, None, given_.why):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
     def _disk(self, given_: given.UnsyncedBytes) -> None:

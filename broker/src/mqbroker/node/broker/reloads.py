@@ -44,33 +44,35 @@ class ReadFiles(NamedTuple):
 
 
 class Reloads:
-    """Those under way, by the id of their effect, and then what they brought, the one that is being taken first.
+    """How many are under way, and then what they brought, the one that is being taken first.
 
     To take it is a chore (chores.py).
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._requests: dict[int, int] = {}
+        self._reading_count = 0
         self._waiting: deque[ReadFiles] = deque()
         self._pieces: Iterator[int] = iter(())  # what is left of the one that is being taken
 
     def ask(self, request_id: int) -> None:
         """Have the files read; the request is answered when all that they say holds. Raises Refused."""
-        if len(self._requests) + len(self._waiting) >= WAITING_MAX:
+        if self._reading_count + len(self._waiting) >= WAITING_MAX:
             why = f"config-reload: {WAITING_MAX} reloads are under way; try again when one is done"
             raise Refused("amqp:resource-limit-exceeded", why)
-        effect_id = self._broker.next_effect_id()
-        self._requests[effect_id] = request_id
+        self._reading_count += 1
+        effect_id = self._broker.completions.expect(lambda found, why: self._read(request_id, found, why))
         self._broker.effects.append(LoadConfiguration(effect_id))
 
-    def done(self, effect_id: int, found: Any) -> bool:
-        """Take what the files say; whether this was a reload."""
-        request_id = self._requests.pop(effect_id, None)
-        if request_id is None:
-            return False
-        self._add(ReadFiles(found.options, found.users, request_id))
-        return True
+    def _read(self, request_id: int, found: Any, why: str) -> None:
+        """Take what the files say, or answer with their faults."""
+        self._reading_count -= 1
+        if not why:
+            self._add(ReadFiles(found.options, found.users, request_id))
+            return
+        count = len(why.splitlines())
+        said = f"nothing was changed, the files have {count} fault{'s' if count > 1 else ''}:\n{why}"
+        self._broker.reply_error(request_id, "amqp:precondition-failed", said)
 
     def users_changed(self, given: UsersChanged) -> None:
         """Take users that were read by a signal, whose options cannot be used."""
@@ -162,16 +164,6 @@ class Reloads:
         old, new = {one.name for one in self._broker.options.diverts}, {one.name for one in options.diverts}
         names = [one.name for one in self._broker.store.diverts.options if one.name not in old | new]
         return [{"option": f"diverts.{name}", "running": name, "file": None} for name in names]
-
-    def failed(self, effect_id: int, why: str) -> bool:
-        """Answer with the faults; whether this was a reload."""
-        request_id = self._requests.pop(effect_id, None)
-        if request_id is None:
-            return False
-        count = len(why.splitlines())
-        said = f"nothing was changed, the files have {count} fault{'s' if count > 1 else ''}:\n{why}"
-        self._broker.reply_error(request_id, "amqp:precondition-failed", said)
-        return True
 
 
 def _users_compared(before: Mapping[str, UserVerifier], after: Mapping[str, UserVerifier]) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
@@ -45,12 +45,11 @@ class NodeSurroundings:
             yield from peer.transactions.in_delivery()
         yield from self._broker.local.in_delivery()
 
-    def read_page(self, slices: tuple[Slice, ...]) -> int:
-        """By an effect."""
-        effect_id = self._broker.next_effect_id()
+    def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
+        """By an effect, whose failure ends the node."""
+        effect_id = self._broker.completions.expect(lambda found, _why: then(found))
         LOOK.has_touched = True
         self._broker.effects.append(ReadPage(effect_id, slices))
-        return effect_id
 
     def ends_itself(self, queue: Queue) -> bool:
         """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""

@@ -122,12 +122,14 @@ class Discovery:
     def join(self, group: str) -> None:
         """See World."""
         LOOK.has_touched = True
-        self._broker.effects.append(JoinGroup(self._broker.expect(lambda why: self._joined(group, why)), group))
+        effect_id = self._broker.completions.expect(lambda _, why: self._joined(group, why))
+        self._broker.effects.append(JoinGroup(effect_id, group))
 
     def send(self, group: str, data: bytes) -> None:
         """See World."""
         LOOK.has_touched = True
-        self._broker.effects.append(SendDatagram(self._broker.expect(lambda why: self._sent(group, why)), group, data))
+        effect_id = self._broker.completions.expect(lambda _, why: self._sent(group, why))
+        self._broker.effects.append(SendDatagram(effect_id, group, data))
 
     def relay(self, group: str, node_id: str, data: bytes) -> None:
         """See World."""

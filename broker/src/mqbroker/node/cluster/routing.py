@@ -140,7 +140,7 @@ class ConnectionRouting:
 
     def probe(self, router: str, target: RoutingTarget) -> None:
         """See World."""
-        effect_id = self._broker.expect(lambda why: self.routers[router].probed(target, why))
+        effect_id = self._broker.completions.expect(lambda _, why: self.routers[router].probed(target, why))
         LOOK.has_touched = True
         self._broker.effects.append(Probe(effect_id, target.host, target.port))
 
