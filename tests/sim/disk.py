@@ -49,6 +49,7 @@ class SimDisk:
         self.faults = faults
         self._node_id = node_id
         self._file_size = file_size
+        self.term: int | None = None  # of files that are begun, see journal_directory.py
         self.stable: dict[int, bytearray] = {}
         self.cached: dict[int, bytearray] = {}
         self._writes: list[tuple[int, int, bytes]] = []  # not synced: segment, offset, bytes
@@ -111,7 +112,7 @@ class SimDisk:
     def _begin(self, append: Append) -> None:
         self._sync()
         size = max(self._file_size, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
-        content = encode_file_header(append.segment, size, self._node_id).ljust(size, b"\0")
+        content = encode_file_header(append.segment, size, self._node_id, self.term).ljust(size, b"\0")
         self.stable[append.segment] = bytearray(content)
         self.cached[append.segment] = bytearray(content)
         self._segment = append.segment
@@ -219,6 +220,8 @@ class SimDisk:
         for cut in recovered.cuts:
             content = self.stable[cut.segment]
             content[cut.offset :] = bytes(len(content) - cut.offset)
+        if recovered.term:
+            self.term = max(self.term or 0, recovered.term)
         self.cached = {n: bytearray(content) for n, content in self.stable.items()}
         self._segment = recovered.segments[-1].number if recovered.segments else -1
         self._offset = recovered.segments[-1].used_bytes if recovered.segments else 0

@@ -52,6 +52,7 @@ ALL: list[tuple[n.ClusterNotice, str]] = [
         '{"kind":"binding-added","queue":"orders","address":"sales","routing":"multicast","selector":"",'
         f'"node_id":"{NODE}","distance":1,"volatile":true}}',
     ),
+    (n.MemberGone(NODE, n.Version(7, 2, 3)), f'{{"kind":"member-gone","node_id":"{NODE}","term":3,"version":[7,2]}}'),
     (
         n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
         f'{{"kind":"group","act":"proposal","queue":"orders","group_id":"g","cluster_name":"orders{NODE}",'
@@ -77,7 +78,8 @@ def test_every_kind_is_told_and_heard() -> None:
 
 texts = st.text(max_size=20)
 names = texts.map(lambda name: name + NODE)
-versions = st.builds(n.Version, st.integers(0, n.VERSION_MAX), st.integers(0, n.VERSION_MAX))
+numbers = st.integers(0, n.VERSION_MAX)
+versions = st.builds(n.Version, numbers, numbers, numbers)
 
 
 @given(
@@ -115,6 +117,8 @@ CHANGES: list[tuple[n.ClusterNotice, dict[str, Any]]] = [
     (ALL[0][0], {"node_id": "mq2"}), (ALL[0][0], {"boot_id": 5}), (ALL[0][0], {"name": ""}),
     (ALL[0][0], {"connectors": [5]}), (ALL[0][0], {"connectors": None}), (ALL[0][0], {"version": [1]}),
     (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[2][0], {"version": "1.2"}),
+    (ALL[0][0], {"term": -1}), (ALL[0][0], {"term": True}), (ALL[2][0], {"term": "7"}), (ALL[2][0], {"term": 2**63}),
+    (ALL[0][0], {"version": [1, 2, 3]}),
     (ALL[4][0], {"routing": "ANYCAST"}), (ALL[4][0], {"distance": -1}), (ALL[4][0], {"distance": 65}),
     (ALL[4][0], {"queue": 5}), (ALL[4][0], {"node_id": NODE.upper() + "x"}), (ALL[5][0], {"cluster_name": "orders"}),
     (ALL[4][0], {"volatile": "yes"}),

@@ -233,6 +233,49 @@ def test_a_version_that_nothing_is_above_is_refused_and_told_once() -> None:
     assert (made.own, len(made.claims)) == (OWN, 1)
 
 
+# -- terms -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_term_goes_before_starts_and_counts() -> None:
+    versions = [Version(epoch, counter, term) for term in (0, 1, 7) for epoch in (0, 1, 9) for counter in (-1, 0, 5)]
+    for (at, one), (other_at, other) in product(enumerate(versions), repeat=2):
+        assert ((one < other), (one <= other), (one > other), (one >= other), (one == other)) == (
+            at < other_at, at <= other_at, at > other_at, at >= other_at, at == other_at
+        )  # fmt: skip
+
+
+def test_news_of_a_higher_term_are_newer_however_often_others_were_started() -> None:
+    made = topology(replace(OTHER, version=Version(900, 7)))
+    promoted = replace(OTHER, boot_id="c" * 32, version=Version(1, 0, 1))
+    assert kind_of(made.hear(promoted)) is TopologyChangeKind.RESTARTED
+    assert made.hear(replace(OTHER, version=Version(901, 0))) is None, "who was deposed is not heard"
+    assert made.others == [promoted]
+
+
+def test_the_end_of_who_was_deposed_does_not_end_who_was_promoted() -> None:
+    promoted = replace(OTHER, boot_id="c" * 32, version=Version(1, 0, 1))
+    made = topology(promoted)
+    assert made.hear(MemberGone(B, Version(900, 0))) is None
+    assert made.others == [promoted]
+
+
+@pytest.mark.parametrize("said", [replace(PAST, version=Version(0, 0, 3)), MemberGone(A, Version(0, 0, 3))])
+def test_nobody_jumps_over_a_higher_term(said: Member | MemberGone) -> None:
+    """It was given to somebody else, who has this id now."""
+    made = topology()
+    assert kind_of(made.hear(said)) is TopologyChangeKind.SPLIT_BRAIN
+    assert made.own == OWN
+
+
+def test_jumps_and_counts_stay_in_their_term() -> None:
+    own = replace(OWN, version=Version(5, 3, 2))
+    made = Topology(own)
+    assert made.hear(replace(PAST, version=Version(900, 0, 1))) is None
+    assert kind_of(made.hear(replace(PAST, version=Version(9, 4, 2)))) is TopologyChangeKind.OURS
+    assert made.own.version == Version(10, 0, 2)
+    assert made.leave() == MemberGone(A, Version(10, 1, 2))
+
+
 def test_claims_and_what_was_jumped_over_are_bounded() -> None:
     high = [replace(OWN, boot_id=f"{number:032x}", version=Version(VERSION_MAX, 0)) for number in range(20)]
     assert len(topology(*high).claims) == t.CLAIMS_MAX

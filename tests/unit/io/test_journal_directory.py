@@ -14,7 +14,7 @@ from mqbroker.config.options import defaults
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.journal.format import file_name
+from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import encode_attributes
 
@@ -22,9 +22,11 @@ NODE_ID = b"n" * 16
 FILE_BYTES = 64 << 10
 
 
-def directory_at(path: Path, on_damage: str = "stop", files: Files | None = None) -> JournalDirectory:
+def directory_at(
+    path: Path, on_damage: str = "stop", files: Files | None = None, term: int | None = None
+) -> JournalDirectory:
     changes = {"journal_file_size_bytes": FILE_BYTES, "journal_on_damage": on_damage}
-    return JournalDirectory(path, NODE_ID, replace(defaults().journal, **changes), files)
+    return JournalDirectory(path, NODE_ID, replace(defaults().journal, **changes), files, term)
 
 
 @pytest.fixture
@@ -134,3 +136,55 @@ def test_what_stands_in_the_place_of_a_file_is_named_and_stays(path: Path, make:
     with pytest.raises(Unusable, match=r"journal-0000000002\.mqj: Is a .* and no regular file; move it away"):
         directory_at(path, on_damage).load()
     assert numbers(path) == [file_name(1), file_name(2), file_name(3)]
+
+
+# -- terms -------------------------------------------------------------------------------------------------------------
+
+
+def written(directory: JournalDirectory, count: int = 9) -> int:
+    """A process that goes on with what is there; the term that it found."""
+    recovered = directory.load()
+    faults: list[StorageFault] = []
+    disk = Disk(directory, recovered, lambda item: None, faults.append)
+    journal = Journal(directory.options, recovered)
+    if not recovered.queues:
+        journal.declare(1, encode_attributes({"name": "orders"}))
+    for _ in range(count):
+        journal.store(journal.next_id, 1, (1,), bytes(15_000))
+        append = journal.take(sync=True)
+        assert append is not None
+        disk.submit(append)
+    assert disk.close()
+    assert not faults
+    return recovered.term
+
+
+def headers(path: Path) -> list[tuple[int, int]]:
+    """Version and term of each file, in order."""
+    found = [decode_file_header(file.read_bytes()[:FILE_HEADER_BYTES]) for file in sorted(path.glob("*.mqj"))]
+    return [(header.version, header.term) for header in found if header is not None]
+
+
+def test_files_have_no_term_unless_one_is_given(path: Path) -> None:
+    assert set(headers(path)) == {(1, 0)}
+    assert written(directory_at(path)) == 0
+    assert set(headers(path)) == {(1, 0)}
+
+
+def test_files_that_are_begun_say_the_term_and_those_before_stay(path: Path) -> None:
+    before = headers(path)
+    assert written(directory_at(path, term=6)) == 0
+    after = headers(path)
+    assert after[: len(before)] == before
+    assert after[len(before) :]
+    assert set(after[len(before) :]) == {(2, 6)}
+
+
+@pytest.mark.parametrize(("given", "follows"), [(None, 6), (2, 6), (6, 6), (7, 7)])
+def test_a_journal_that_has_a_term_goes_on_in_no_lower_one(path: Path, given: int | None, follows: int) -> None:
+    """Also where nobody gives one any more: the next start would refuse what it wrote."""
+    written(directory_at(path, term=6))
+    before = len(headers(path))
+    assert written(directory_at(path, term=given)) == 6
+    assert set(headers(path)[before:]) == {(2, follows)}
+    assert directory_at(path).load().term == follows

@@ -26,11 +26,12 @@ def options(**changes: Any) -> JournalOptions:
 class DiskImage:
     """Applies appends at once, with `watermark` as far behind as the test says."""
 
-    def __init__(self, file_size_bytes: int = 4096) -> None:
+    def __init__(self, file_size_bytes: int = 4096, term: int | None = None) -> None:
         self.files: dict[int, bytearray] = {}
         self.used: dict[int, int] = {}
         self.entries: list[tuple[int, int, int, int]] = []  # (segment, offset, end, position)
         self._file_size_bytes = file_size_bytes
+        self.term = term  # of files from now on; None: they have none
 
     def write(self, append: Append, watermark: int | None = None) -> None:
         assert append.size_bytes == sum(len(chunk) for chunk in append.chunks)
@@ -51,7 +52,7 @@ class DiskImage:
 
     def new_file(self, segment: int, payload_bytes: int = 0) -> None:
         size = max(self._file_size_bytes, FILE_HEADER_BYTES + entry_bytes(payload_bytes))
-        self.files[segment] = bytearray(encode_file_header(segment, size, NODE_ID)).ljust(size, b"\0")
+        self.files[segment] = bytearray(encode_file_header(segment, size, NODE_ID, self.term)).ljust(size, b"\0")
         self.used[segment] = FILE_HEADER_BYTES
 
     def delete(self, segment: int) -> None:

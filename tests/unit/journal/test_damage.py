@@ -347,7 +347,7 @@ def test_an_unknown_format_version_is_refused_with_both_numbers() -> None:
     raw = bytearray(disk.files[1])
     raw[9] = 7
     raw[60:64] = zlib.crc32(raw[:60]).to_bytes(4, "big")
-    with pytest.raises(StorageFault, match="format version 7, this release reads version 1"):
+    with pytest.raises(StorageFault, match="format version 7, this release reads versions 1 and 2"):
         recover([(1, bytes(raw))], NODE_ID, "truncate")
 
 

@@ -1,6 +1,6 @@
 """Journals that released formats wrote: every later release must read them, so no sample is ever written again.
 
-A new format adds a folder: `python -m tests.unit.journal.test_samples` writes one for the format of the code.
+A new format adds a folder: `python -m tests.unit.journal.test_samples` writes one for the newest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.journal.format import FORMAT_VERSION, decode_file_header, file_name
+from mqbroker.journal.format import READ_VERSIONS, TERM_VERSION, decode_file_header, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
@@ -40,7 +40,7 @@ def as_json(state: State) -> dict[str, Any]:
     } | ({"addresses": dict(sorted(state.addresses.items()))} if state.addresses else {})
 
 
-@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
+@pytest.mark.parametrize("version", READ_VERSIONS)
 def test_every_released_format_is_read(version: int) -> None:
     folder = SAMPLES / f"format-{version}"
     files = sorted(folder.glob("journal-*.mqj"))
@@ -51,14 +51,16 @@ def test_every_released_format_is_read(version: int) -> None:
     wanted = json.loads((folder / "expected.json").read_text())
     assert as_json(contents(found)) == wanted["state"]
     assert [found.next_id, found.last_position, found.was_clean] == wanted["end"]
+    assert (found.format_version, found.term) == (version, wanted.get("term", 0))
     assert found.cuts == []
     assert found.findings == []
 
 
-def write_sample(folder: Path) -> None:
-    """Two lives with every kind of record, compaction and deletion among them."""
+def write_sample(folder: Path, terms: tuple[int, int]) -> None:
+    """Two lives with every kind of record, compaction and deletion among them, each in a term of its own."""
     disk, model, found = DiskImage(), Model(9), Recovered()
-    for _ in range(2):
+    for term in terms:
+        disk.term = term
         journal = Journal(options(), found)
         model.begin(journal)
         take(journal, disk)
@@ -82,8 +84,9 @@ def write_sample(folder: Path) -> None:
     for number, content in disk.files.items():
         (folder / file_name(number)).write_bytes(content)
     expected = {"state": as_json(model.state), "end": [found.next_id, found.last_position, found.was_clean]}
+    expected["term"] = found.term
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
 if __name__ == "__main__":
-    write_sample(SAMPLES / f"format-{FORMAT_VERSION}")
+    write_sample(SAMPLES / f"format-{TERM_VERSION}", (3, 8))

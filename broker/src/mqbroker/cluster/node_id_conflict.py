@@ -1,11 +1,12 @@
 """Two processes with one node id: which of them goes on.
 
-A copied disk brings this about, and both processes have to come to the same answer without a word to each other. They
-compare when they were started, as each says of itself: the one that was started later yields, since the other has
-the links, and its neighbours count its messages. Epochs, the counts of starts, say nothing here: both have grown from
-one journal, so that of the original may be the higher one or the lower one. An uptime would change on its way through
-a relay. So it is the clock of each host, which a rollout checks: a clock that is wrong by more than the time between
-the two starts makes the wrong one yield, but never both, and never none.
+A copied disk brings this about, and both processes have to come to the same answer without a word to each other. The
+one of a higher term goes on (docs/adr/0023-term.md). Of one term, which is the rule, they compare when they were
+started, as each says of itself: the one that was started later yields, since the other has the links, and its
+neighbours count its messages. Epochs, the counts of starts, say nothing here: both have grown from one journal, so
+that of the original may be the higher one or the lower one. An uptime would change on its way through a relay. So it
+is the clock of each host, which a rollout checks: a clock that is wrong by more than the time between the two starts
+makes the wrong one yield, but never both, and never none.
 """
 
 from __future__ import annotations
@@ -30,15 +31,21 @@ REMEDY: Final = (
 
 
 class ProcessStart(NamedTuple):
-    """The start of a process: by the clock of its host, in ms since 1970 (0: it does not say), and its boot id."""
+    """The start of a process: by the clock of its host, in ms since 1970 (0: it does not say), its boot id and term."""
 
     started_ms: int
     boot_id: str
+    term: int = 0
 
 
 def yields(own: ProcessStart, other: ProcessStart) -> bool:
-    """Whether a process leaves the node id to the other. Equal times are decided by the boot ids.
+    """Whether a process leaves the node id to the other.
 
     Who does not say when it was started is of a release that never yields.
     """
-    return own > other
+    if own.term != other.term:
+        return own.term < other.term
+    if own.started_ms != other.started_ms:
+        return own.started_ms > other.started_ms
+    # None was first. Boot ids have no order, but both processes know both, so this coin falls alike for them.
+    return own.boot_id > other.boot_id

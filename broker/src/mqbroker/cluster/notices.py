@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import total_ordering
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault, Scope
@@ -33,6 +34,7 @@ NOTICE_BYTES_MAX: Final = 64 * 1024
 CONNECTORS_MAX: Final = 8
 DISTANCE_MAX: Final = 64
 VERSION_MAX: Final = 2**63 - 1
+TERM: Final = "term"
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ROUTING: Final = re.compile("anycast|multicast")
@@ -42,15 +44,20 @@ _ACT: Final = re.compile(f"{PROPOSAL}|{RESPONSE}|{UNPROPOSAL}")
 _CLUSTER_NAME: Final = re.compile(rf".*{NODE_ID.pattern}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@total_ordering
+@dataclass(frozen=True, slots=True)
 class Version:
     """How new it is what a node says of itself: by no clock.
 
-    `epoch` grows with each start of the node, `counter` within it.
+    `term` goes before all; `epoch` grows with each start of the node, `counter` within it.
     """
 
     epoch: int
     counter: int
+    term: int = 0
+
+    def __lt__(self, other: Version) -> bool:
+        return (self.term, self.epoch, self.counter) < (other.term, other.epoch, other.counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,8 @@ def encode(notice: ClusterNotice) -> bytes:
     for name in notice.__slots__:
         value = getattr(notice, name)
         if isinstance(value, Version):
+            if value.term:
+                row[TERM] = value.term  # of its own: earlier releases take two numbers for a version, and no third
             value = [value.epoch, value.counter]
         if name not in _LATER or value:
             row[name] = connector_rows(value) if name in _CONNECTORS else value
@@ -217,8 +226,8 @@ def _version(row: dict[str, Any]) -> Version:
     pair = row.get("version")
     if not isinstance(pair, list) or len(pair) != 2:
         raise MalformedField("version must be a list of two numbers")
-    both = {"epoch": pair[0], "counter": pair[1]}
-    return Version(number_of(both, "epoch", VERSION_MAX, 0), number_of(both, "counter", VERSION_MAX, 0))
+    said = {"epoch": pair[0], "counter": pair[1], TERM: row.get(TERM, 0)}
+    return Version(*(number_of(said, name, VERSION_MAX, 0) for name in said))
 
 
 def _binding_added(row: dict[str, Any]) -> BindingAdded:

@@ -1,15 +1,16 @@
 """Who belongs to the cluster, as nodes tell each other.
 
-Each node says of itself how it is reached, with a version that grows: by starts of the node, then by a count within
-one. Versions decide, never clocks: what is newer wins, and what is not may only say how to reach a node of which that
-is not known. A node that has left is remembered by the version that ended it, so that older news do not bring it
-back, and whoever still tells them is told of the end.
+Each node says of itself how it is reached, with a version that grows: by its term, by starts of the node, then by a
+count within one. Versions decide, never clocks: what is newer wins, and what is not may only say how to reach a node
+of which that is not known. A node that has left is remembered by the version that ended it, so that older news do not
+bring it back, and whoever still tells them is told of the end.
 
-Nobody else speaks for this node. Its starts are counted in its journal, which may be wiped or be an old copy: then what
-its past processes said of it is newer than what it says. So it takes the version above whatever it hears of itself,
-and says itself anew. A process that lives and has its id does the same, so one that comes back again and again is
-refused, and told. Whoever holds the table spreads `TopologyChange.spread` to all neighbours; what comes back is no
-news, so it ends. Source: docs/adr/0014-message-identity.md.
+Nobody else speaks for this node. Its starts are counted in its journal, which may be wiped or be an old copy: then
+what its past processes said of it is newer than what it says. So it takes the version above whatever it hears of
+itself, and says itself anew. A process that lives and has its id does the same, so one that comes back again and again
+is refused, and told. Nor is there a way over a higher term, which nobody takes for himself. Whoever holds the table
+spreads `TopologyChange.spread` to all neighbours; what comes back is no news, so it ends. Source:
+docs/adr/0014-message-identity.md.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Topology:
         """This node says again what it says of itself, as news."""
         version = self.own.version
         LOOK.has_touched = True
-        self.own = replace(self.own, version=Version(version.epoch, version.counter + 1))
+        self.own = replace(self.own, version=replace(version, counter=version.counter + 1))
         return self.own
 
     def leave(self) -> MemberGone:
@@ -134,11 +135,13 @@ class Topology:
         own, version = self.own, notice.version
         if version < own.version or (isinstance(notice, Member) and notice.boot_id == own.boot_id):
             return None  # what we said ourselves, or an earlier process of ours did
-        if version.epoch >= VERSION_MAX or (isinstance(notice, Member) and not self._may_jump(notice.boot_id)):
+        is_above = version.term > own.version.term or version.epoch >= VERSION_MAX
+        if is_above or (isinstance(notice, Member) and not self._may_jump(notice.boot_id)):
             return self._claimed(notice if isinstance(notice, Member) else own)
         is_said_of_us = isinstance(notice, MemberGone) and version.epoch == own.version.epoch
+        before = version if is_said_of_us else replace(version, epoch=version.epoch + 1, counter=-1)
         LOOK.has_touched = True
-        self.own = replace(own, version=version if is_said_of_us else Version(version.epoch + 1, -1))
+        self.own = replace(own, version=before)
         return TopologyChange(TopologyChangeKind.OURS, self.own, self.again())
 
     def _may_jump(self, boot_id: str) -> bool:

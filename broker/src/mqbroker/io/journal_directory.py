@@ -49,13 +49,19 @@ class OpenSegment(NamedTuple):
 
 
 class JournalDirectory:
-    """One directory, one process (see data_lock.py). Methods raise OSError where they do not say otherwise."""
+    """One directory, one process (see data_lock.py). Methods raise OSError where they do not say otherwise.
 
-    def __init__(self, path: Path, node_id: bytes, options: JournalOptions, files: Files | None = None) -> None:
+    `term`: in which files are begun; None: in none, in the format that has no terms (journal/format.py).
+    """
+
+    def __init__(
+        self, path: Path, node_id: bytes, options: JournalOptions, files: Files | None = None, term: int | None = None
+    ) -> None:
         self.path = path
         self.options = options
         self.files = Files() if files is None else files
         self._node_id = node_id
+        self._term = term
 
     @property
     def standard_bytes(self) -> int:
@@ -73,6 +79,9 @@ class JournalDirectory:
             self.files.sync_directory(self.path.parent)
             recovered = self._recover(leave)
             self._settle_files(recovered)
+            if recovered.term:
+                # What follows would be refused in an earlier term, and in none.
+                self._term = max(self._term or 0, recovered.term)
         except OSError as error:
             raise fault_of(error, self.path) from error
         except StorageFault as fault:
@@ -123,7 +132,7 @@ class JournalDirectory:
 
     def _make(self, number: int, fd: int, size_bytes: int, *, has_zeros: bool = False) -> OpenSegment:
         size_bytes = _whole_blocks(size_bytes)
-        header = encode_file_header(number, size_bytes, self._node_id)
+        header = encode_file_header(number, size_bytes, self._node_id, self._term)
         try:
             self.files.write(fd, (header,), 0)
             if has_zeros:

@@ -1,8 +1,9 @@
-"""Bytes of a segment file, format version 1: its header and its entries. Everything is big-endian.
+"""Bytes of a segment file, format versions 1 and 2: its header and its entries. Everything is big-endian.
 
 A file is written with zeros before it is used, so zeros where an entry could begin mean the end of what was written.
 
-    file header   mark 8 | version u16 | 0 u16 | 0 u32 | segment u64 | file size u64 | node id 16 | 0 12 | crc u32
+    file header   mark 8 | version u16 | 0 u16 | 0 u32 | segment u64 | file size u64 | node id 16 | term u64 | 0 u32 |
+                  crc u32
     entry header  mark 4 | payload length u32 | position u64 | watermark u64 | payload crc u32 | header crc u32
     payload       records (records.py)
     end           1 to 32 bytes END_BYTE, up to the next multiple of 32
@@ -13,6 +14,10 @@ one that was cut short shows. The header's checksum is seeded with the file head
 misdirected write, a journal file sent as a message) are never taken for entries. `watermark` is the highest position
 that was known to be on disk when this entry was written: it proves of an earlier damaged entry that it had been
 acknowledged.
+
+A file of version 2 says the term in which it was begun; of version 1 it is 0, and so are its bytes. Nothing else is
+different. Terms never go back from one file to the next. Both are read, and 1 is written unless a term is given, since
+earlier releases read nothing else. Source: docs/adr/0023-term.md.
 """
 
 from __future__ import annotations
@@ -23,12 +28,14 @@ from typing import NamedTuple
 from mqbroker.base.checksum import crc32
 from mqbroker.journal.entry import ENDS, ENTRY, ENTRY_CRC, ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # what is written where no term is given
+TERM_VERSION = 2
+READ_VERSIONS = (FORMAT_VERSION, TERM_VERSION)
 SECTOR_BYTES = 512
 
 FILE_MARK = b"MQOPSJNL"
 
-_FILE = struct.Struct(">8sHHIQQ16s12x")
+_FILE = struct.Struct(">8sHHIQQ16sQ4x")
 _FILE_CRC = struct.Struct(">I")
 FILE_HEADER_BYTES = _FILE.size + _FILE_CRC.size
 
@@ -43,6 +50,7 @@ class FileHeader(NamedTuple):
     size_bytes: int
     node_id: bytes
     seed: int
+    term: int = 0
 
 
 class EntryHeader(NamedTuple):
@@ -59,8 +67,10 @@ def file_name(segment: int) -> str:
     return f"journal-{segment:010d}.mqj"
 
 
-def encode_file_header(segment: int, size_bytes: int, node_id: bytes) -> bytes:
-    body = _FILE.pack(FILE_MARK, FORMAT_VERSION, 0, 0, segment, size_bytes, node_id)
+def encode_file_header(segment: int, size_bytes: int, node_id: bytes, term: int | None = None) -> bytes:
+    """`term` None: of the version that has none."""
+    version = FORMAT_VERSION if term is None else TERM_VERSION
+    body = _FILE.pack(FILE_MARK, version, 0, 0, segment, size_bytes, node_id, term or 0)
     return body + _FILE_CRC.pack(crc32(body))
 
 
@@ -71,8 +81,8 @@ def decode_file_header(buffer: bytes) -> FileHeader | None:
     (crc,) = _FILE_CRC.unpack_from(buffer, _FILE.size)
     if crc != crc32(buffer[: _FILE.size]):
         return None
-    _, version, _, _, segment, size_bytes, node_id = _FILE.unpack_from(buffer)
-    return FileHeader(version, segment, size_bytes, node_id, crc)
+    _, version, _, _, segment, size_bytes, node_id, term = _FILE.unpack_from(buffer)
+    return FileHeader(version, segment, size_bytes, node_id, crc, 0 if version < TERM_VERSION else term)
 
 
 def decode_entry_header(buffer: bytes, offset: int, seed: int) -> EntryHeader | None:

@@ -17,6 +17,7 @@ from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
     FORMAT_VERSION,
+    READ_VERSIONS,
     FileHeader,
     decode_entry_header,
     decode_file_header,
@@ -108,6 +109,8 @@ class _Recovery:
         self._numbers: list[int] = []
         self._watermark = 0
         self._seed_before = 0  # of the file before
+        self._term = 0
+        self._version = FORMAT_VERSION
         self._offsets: dict[int, int] = {}
         self._uses: list[SegmentUse] = []
         self._cuts: list[Cut] = []
@@ -117,7 +120,8 @@ class _Recovery:
 
     def read(self, number: int, buffer: bytes, is_last: bool) -> None:
         """One file. Raises Damage."""
-        header = check_file(number, buffer, self._node_id)
+        header = self._admit(number, buffer)
+        self._term = header.term
         if self._numbers and number != self._numbers[-1] + 1:
             # Harmless if a later TRIM says that this gap was made on purpose.
             self._is_gap = True
@@ -136,13 +140,23 @@ class _Recovery:
 
     def pass_over(self, number: int, buffer: bytes) -> None:
         """A file that was made ahead of its time. What comes last is the one before it. Raises Damage."""
-        check_file(number, buffer, self._node_id)
+        self._admit(number, buffer)
         # Files are made in the order of their numbers, and removed from the end where they were not used.
         expected = max([0, *self._numbers, *self._unused]) + 1
         if number != expected:
             why = f"the file is missing: {file_name(number)} was made after it"
             raise Damage(expected, -1, why, RESTORE)
         self._unused.append(number)
+
+    def _admit(self, number: int, buffer: bytes) -> FileHeader:
+        """The header of a file that belongs here, behind the one before it. Raises Damage."""
+        header = check_file(number, buffer, self._node_id)
+        if header.term < self._term:
+            terms = f"it was begun in term {header.term}, and a file before it in term {self._term}"
+            why = f"{terms}: one of them is of another history"
+            raise Damage(number, 0, why, RESTORE)
+        self._version = max(self._version, header.version)
+        return header
 
     def _check_order(self, number: int, entry: JournalEntry) -> None:
         if not self._is_gap and entry.position != self._position + 1:
@@ -236,6 +250,8 @@ class _Recovery:
             consumed=rebuild.consumed(),
             next_id=rebuild.next_id,
             boot=rebuild.boot,
+            term=self._term,
+            format_version=self._version,
             was_clean=rebuild.was_clean and not self._cuts and not self._set_aside,
             last_position=self._position,
             trim=rebuild.trim,
@@ -273,8 +289,9 @@ def check_file(number: int, buffer: bytes, node_id: bytes) -> FileHeader:
     header = decode_file_header(buffer)
     if header is None:
         raise Damage(number, 0, "its header is damaged, or it is no journal file")
-    if header.version != FORMAT_VERSION:
-        why = f"it has format version {header.version}, this release reads version {FORMAT_VERSION}"
+    if header.version not in READ_VERSIONS:
+        readable = " and ".join(map(str, READ_VERSIONS))
+        why = f"it has format version {header.version}, this release reads versions {readable}"
         raise Damage(number, 0, why, "start the release that wrote it")
     if header.node_id != node_id:
         why = f"it was written by node {header.node_id.hex()}, this is node {node_id.hex()}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mqbroker.base.notice import Notice
+from mqbroker.journal.format import FORMAT_VERSION
 from mqbroker.journal.places import Slice
 from mqbroker.journal.records import Count, Forgone
 
@@ -71,6 +72,7 @@ class Recovered:
     """State at the end of the journal. The defaults are those of a journal that does not exist yet.
 
     `unproven` is (segment, from, to): entries at the end of which nothing on disk says that they are on disk.
+    `term` is that of the last file to which something was written, and `format_version` the highest of them.
     `forgone` are files that are missing and not needed to start, as something was given up: to be said in the journal.
     `unused` are the last files, to which nothing was ever written: one is made ahead of its time.
     """
@@ -83,6 +85,8 @@ class Recovered:
     consumed: tuple[int, ...] = ()
     next_id: int = 1
     boot: int = 0
+    term: int = 0
+    format_version: int = FORMAT_VERSION
     was_clean: bool = True
     last_position: int = 0
     trim: int = 1

@@ -31,6 +31,9 @@ def test_what_is_said_arrives() -> None:
     assert from_json(to_json(announcement)) == announcement
     yielded = replace(announcement, started_ms=1_700_000_000_000, has_yielded=True)
     assert from_json(to_json(yielded)) == yielded
+    of_a_term = replace(announcement, term=7)
+    assert from_json(to_json(of_a_term)) == of_a_term
+    assert b"term" not in to_json(announcement)
     hearing = replace(announcement, hears=tuple(BOOTS[:HEARS_MAX]))
     assert from_json(to_json(hearing)) == hearing
 
@@ -41,7 +44,8 @@ def test_an_earlier_release_says_less() -> None:
 
 def test_the_longest_one_fits() -> None:
     longest = said(name="n" * 63, connectors=(Connector("c" * 63, "amqps", "h" * 253, 65_535),),
-                   started_ms=2**63 - 1, has_yielded=True, hears=tuple(BOOTS[:HEARS_MAX]))  # fmt: skip
+                   started_ms=2**63 - 1, has_yielded=True, hears=tuple(BOOTS[:HEARS_MAX]),
+                   term=2**63 - 1)  # fmt: skip
     assert len(to_json(longest)) < JSON_BYTES_MAX
 
 
@@ -75,6 +79,7 @@ FAULTY_CONNECTORS: list[Any] = [
         row(seq=0), row(seq=-1), row(seq=True), row(seq=1.0), row(seq="1"), row(seq=2**63), row(seq=...),
         row(name="a b"), row(name="a" * 64), row(name=...), row(name="ä"),
         row(started_ms=-1), row(started_ms="1"), row(started_ms=None), row(yielded=1), row(yielded=None),
+        row(term=-1), row(term=True), row(term="1"), row(term=2**63), row(term=None),
         row(hears=None), row(hears=BOOTS[0]), row(hears=BOOTS[: HEARS_MAX + 1]), row(hears=["g" * 32]), row(hears=[7]),
         row(period_ms=0), row(period_ms=3_600_001), row(period_ms=...),
         *(row(connectors=each) for each in FAULTY_CONNECTORS),

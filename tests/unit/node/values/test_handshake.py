@@ -28,7 +28,7 @@ def opened(**properties: Any) -> Open:
 def test_what_is_said_comes_over_whole() -> None:
     said = Hello("node-1", "b00t", "cluster", Connector("", "amqps", "mq1.example", 5673), 60_000)
     assert hello_of(Open("x", properties=said.properties)) == said
-    yielded = said._replace(started_ms=1_700_000_000_000, has_yielded=True)
+    yielded = said._replace(started_ms=1_700_000_000_000, has_yielded=True, term=2**63 - 1)
     assert hello_of(Open("x", properties=yielded.properties)) == yielded
     bare = Hello("node-1", "b00t", "cluster", None)
     assert hello_of(Open("x", properties=bare.properties)) == bare
@@ -50,13 +50,27 @@ def test_only_who_says_so_has_yielded(said: Any) -> None:
     assert found.has_yielded is False
 
 
+@pytest.mark.parametrize("said", [0, -1, 2**63, True, "7", b"7", None, 1.0])
+@pytest.mark.parametrize("name", ["term", "started_ms"])
+def test_what_is_no_number_within_bounds_says_nothing(name: str, said: Any) -> None:
+    found = hello_of(opened(node_id="n", boot_id="b", cluster_connection="c", **{name: said}))
+    assert found is not None
+    assert getattr(found, name) == 0
+
+
+def test_without_a_term_nothing_is_said_of_it() -> None:
+    """So the words of a node are those of earlier releases until there are pairs."""
+    assert Symbol("mq:term") not in hello("node-1").properties
+    assert (hello("node-1").start.term, hello("node-1")._replace(term=3).start.term) == (0, 3)
+
+
 @pytest.mark.parametrize("bad", ["", "n" * 65, "a b", "\u0000"])
 def test_ids_are_well_formed(bad: str) -> None:
     assert hello_of(opened(node_id=bad, boot_id="b", cluster_connection="c")) is None
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(1, TTL_MS_MIN), (60_000, 60_000), (2**32 - 1, TTL_MS_MAX), (0, 0), (-5, 0), ("x", 0)]
+    ("said", "kept"), [(1, TTL_MS_MIN), (60_000, 60_000), (2**32 - 1, TTL_MS_MAX), (0, 0), (-5, 0), ("x", 0), (True, 0)]
 )
 def test_the_time_to_live_is_bounded(said: Any, kept: int) -> None:
     found = hello_of(opened(node_id="n", boot_id="b", cluster_connection="c", connection_ttl=said))

@@ -33,7 +33,6 @@ from mqbroker.io.identity import NodeIdentity
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
 from mqbroker.io.journal_directory import fault_of as io_fault_of
 from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.journal.format import FORMAT_VERSION
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 
@@ -132,7 +131,7 @@ def _info(args: argparse.Namespace, found: Recovered, owner: NodeIdentity) -> in
              "messages": sum(n for _, n, _ in contents)}
         )  # fmt: skip
     row: dict[str, Any] = {
-        "schema": 1, "format": FORMAT_VERSION, "node_id": owner.node_id, "boot": found.boot,
+        "schema": 1, "format": found.format_version, "node_id": owner.node_id, "boot": found.boot,
         "was_clean": found.was_clean, "next_id": found.next_id, "position": found.last_position,
         "files": len(found.segments), "used_bytes": sum(use.used_bytes for use in found.segments),
         "messages": sum(queue["messages"] for queue in queues),

@@ -53,11 +53,12 @@ class Announcement:
     started_ms: int = 0
     has_yielded: bool = False
     hears: tuple[str, ...] = ()
+    term: int = 0  # of the node, 0 where that is not said
 
 
 def to_json(announcement: Announcement) -> bytes:
     """As compact as it gets."""
-    row = {
+    row: dict[str, Any] = {
         "node_id": announcement.node_id,
         "boot_id": announcement.boot_id,
         "seq": announcement.seq,
@@ -68,6 +69,8 @@ def to_json(announcement: Announcement) -> bytes:
         "yielded": announcement.has_yielded,
         "hears": list(announcement.hears),
     }
+    if announcement.term:
+        row["term"] = announcement.term
     return json.dumps(row, separators=(",", ":")).encode()
 
 
@@ -85,6 +88,7 @@ def from_json(text: bytes) -> Announcement:
         started_ms=number_of(row, "started_ms", SEQ_MAX, 0) if "started_ms" in row else 0,
         has_yielded=flag_of(row, "yielded"),
         hears=_hears_in(row),
+        term=number_of(row, "term", SEQ_MAX, 0) if "term" in row else 0,
     )
 
 

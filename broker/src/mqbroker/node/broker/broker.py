@@ -117,7 +117,7 @@ class Broker:
         self.timers = Timers()
         self.counters, self.containment, self.completions = Counters(), Containment(self), Completions()
         self.peers: dict[int, Peer] = {}
-        self.epoch = recovered.boot + 1  # grows with each start
+        self.epoch, self.term = recovered.boot + 1, recovered.term  # the first grows with each start
         self.journal = Journal(options.journal, recovered)
         self.permissions = Permissions(options.security_settings)
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them

@@ -51,7 +51,13 @@ class ClusterConnection:
         self.own: Connector = connectors[options.connector_ref]
         started_ms = self.broker.node_id_conflict.own.started_ms
         self.hello = Hello(
-            self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
+            self.broker.node_id,
+            self.broker.boot_id,
+            options.name,
+            self.own,
+            options.connection_ttl,
+            started_ms,
+            term=self.broker.term,
         )
         self.listed = [connectors[name] for name in options.static_connectors]
         self.listed_places = ListedPlaces(self, self.listed)
@@ -62,7 +68,7 @@ class ClusterConnection:
         for_clients = connectors.get(options.client_connector_ref)
         own = Member(
             self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
-            Version(self.broker.epoch, 0), self.broker.options.grouping_handler.type,
+            Version(self.broker.epoch, 0, self.broker.term), self.broker.options.grouping_handler.type,
             () if for_clients is None else (for_clients,),
         )  # fmt: skip
         self.topology = Topology(own)

@@ -181,6 +181,7 @@ class Discovery:
                 connectors=(self.connectors[options.connector_ref],),
                 started_ms=self._broker.node_id_conflict.own.started_ms,
                 has_yielded=self._broker.node_id_conflict.has_yielded,
+                term=self._broker.term,
                 hears=tuple(sorted({boot for each in self.groups.values() for boot in each.table.rivals}))[:HEARS_MAX],
             )
             return seal(said, self._key)
@@ -206,6 +207,7 @@ class Discovery:
                 and said.node_id == self._broker.node_id
                 and not said.has_yielded
             ):
-                self._broker.node_id_conflict.compare(ProcessStart(said.started_ms, said.boot_id), change.source)
+                start = ProcessStart(said.started_ms, said.boot_id, said.term)
+                self._broker.node_id_conflict.compare(start, change.source)
 
         return tell

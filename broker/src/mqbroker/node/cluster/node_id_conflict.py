@@ -31,7 +31,7 @@ class NodeIdConflict:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.own = ProcessStart(broker.started_at.wall_ms, broker.boot_id)
+        self.own = ProcessStart(broker.started_at.wall_ms, broker.boot_id, broker.term)
         self.has_yielded = False
         self._met_ns = -MET_NS
         self._told: list[str] = []  # boot ids of those that were met

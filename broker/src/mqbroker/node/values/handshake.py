@@ -20,11 +20,14 @@ BOOT_ID: Final = Symbol("mq:boot-id")
 CONNECTION: Final = Symbol("mq:cluster-connection")
 CONNECTOR: Final = Symbol("mq:connector")
 STARTED: Final = Symbol("mq:started-ms")  # by the clock of the node's host
+TERM: Final = Symbol("mq:term")
 YIELDED: Final = Symbol("mq:yielded")  # it has left its node id to another process
 TTL: Final = Symbol("mq:connection-ttl")  # ms without a word of the one that dialled, after which it is gone
 TTL_MS_MIN: Final = 200
 TTL_MS_MAX: Final = 86_400_000
 STARTED_MS_MAX: Final = 2**63 - 1
+TERM_MAX: Final = 2**63 - 1
+ULONG_MAX: Final = 2**64 - 1
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 PORT_MAX: Final = 65_535
 _URI: Final = re.compile(
@@ -33,7 +36,7 @@ _URI: Final = re.compile(
 
 
 class Hello(NamedTuple):
-    """What a node says of itself. `ttl_ms` and `started_ms` are 0 where it says none."""
+    """What a node says of itself. `ttl_ms`, `started_ms` and `term` are 0 where it says none."""
 
     node_id: str
     boot_id: str
@@ -42,11 +45,12 @@ class Hello(NamedTuple):
     ttl_ms: int = 0
     started_ms: int = 0
     has_yielded: bool = False
+    term: int = 0
 
     @property
     def start(self) -> ProcessStart:
         """Of its process."""
-        return ProcessStart(self.started_ms, self.boot_id)
+        return ProcessStart(self.started_ms, self.boot_id, self.term)
 
     @property
     def properties(self) -> dict[Symbol, Any]:
@@ -60,6 +64,8 @@ class Hello(NamedTuple):
             said[TTL] = UInt(self.ttl_ms)
         if self.has_yielded:
             said[YIELDED] = True
+        if self.term:
+            said[TERM] = ULong(self.term)
         return said
 
 
@@ -71,12 +77,17 @@ def hello_of(opened: Open) -> Hello | None:
         return None
     if not _ID.fullmatch(node_id) or not _ID.fullmatch(boot_id):
         return None
-    uri, ttl_ms = said.get(CONNECTOR), said.get(TTL)
-    bounded_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX) if isinstance(ttl_ms, int) and ttl_ms > 0 else 0
-    started = said.get(STARTED)
-    started_ms = started if isinstance(started, int) and 0 < started <= STARTED_MS_MAX else 0
+    uri, ttl_ms = said.get(CONNECTOR), _number(said.get(TTL), ULONG_MAX)
+    bounded_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX) if ttl_ms else 0
+    started_ms, term = _number(said.get(STARTED), STARTED_MS_MAX), _number(said.get(TERM), TERM_MAX)
     connector = connector_of(uri) if isinstance(uri, str) else None
-    return Hello(node_id, boot_id, connection[:256], connector, bounded_ms, started_ms, said.get(YIELDED) is True)
+    has_yielded = said.get(YIELDED) is True
+    return Hello(node_id, boot_id, connection[:256], connector, bounded_ms, started_ms, has_yielded, term)
+
+
+def _number(value: Any, maximum: int) -> int:
+    """What is no number within bounds, such as a truth, says nothing."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= maximum else 0
 
 
 def connector_of(uri: str) -> Connector | None:
