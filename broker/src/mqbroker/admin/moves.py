@@ -178,14 +178,14 @@ class Move(Purge):
         if not super().wants(segment, index):
             return False
         planned = self.plan(segment, index)
-        if planned is None or not self.has_room(*planned):
+        if planned is None or not self.reserve(*planned):
             self.left += 1
             return False
         self.ready[segment.run.first_id + index] = planned
         return True
 
-    def has_room(self, address: Address, run: Run) -> bool:
-        """Whether the address takes the message beside what this piece brings there; one of its own needs no room."""
+    def reserve(self, address: Address, run: Run) -> bool:
+        """Room for a message beside what this piece brings to the address; False: there is none. Its own needs none."""
         meter = address.meter
         if meter is None or meter is self.queue.meter:
             return True

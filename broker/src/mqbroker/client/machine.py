@@ -85,7 +85,7 @@ class Machine(Reaching):
                 found += taken.token[taken.skip : taken.skip + taken.n]
         return found
 
-    def may_write(self, end: SenderEnd) -> bool:
+    def ask_to_write(self, end: SenderEnd) -> bool:
         """Whether the transport takes more now; if not, the end is asked again."""
         if self._is_blocked:
             return False

@@ -56,7 +56,7 @@ class SenderEnd(End):
         link, pending = self.link, self.pending
         while pending and link is not None and self.is_ready and link.is_attached:
             room = min(link.credit, link.session.window)
-            if room <= 0 or not self.machine.may_write(self):
+            if room <= 0 or not self.machine.ask_to_write(self):
                 return
             if not self._send_some(link, min(room, BATCH_MAX)):
                 return

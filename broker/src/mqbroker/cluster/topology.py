@@ -136,7 +136,7 @@ class Topology:
         if version < own.version or (isinstance(notice, Member) and notice.boot_id == own.boot_id):
             return None  # what we said ourselves, or an earlier process of ours did
         is_above = version.term > own.version.term or version.epoch >= VERSION_MAX
-        if is_above or (isinstance(notice, Member) and not self._may_jump(notice.boot_id)):
+        if is_above or (isinstance(notice, Member) and not self._count_jump(notice.boot_id)):
             return self._claimed(notice if isinstance(notice, Member) else own)
         is_said_of_us = isinstance(notice, MemberGone) and version.epoch == own.version.epoch
         before = version if is_said_of_us else replace(version, epoch=version.epoch + 1, counter=-1)
@@ -144,8 +144,8 @@ class Topology:
         self.own = replace(own, version=before)
         return TopologyChange(TopologyChangeKind.OURS, self.own, self.again())
 
-    def _may_jump(self, boot_id: str) -> bool:
-        """Whether what this process said may be past; counts how often it was taken so."""
+    def _count_jump(self, boot_id: str) -> bool:
+        """What this process said is taken as past once more; False: too often."""
         LOOK.has_touched = True
         count = self._jumps.pop(boot_id, 0) + 1
         self._jumps[boot_id] = count

@@ -62,8 +62,8 @@ class Duplicates:
         self._next: dict[str, int] = {}
         self.dropped_total = 0
 
-    def is_new(self, address: str, run: Run) -> bool:
-        """Whether this one message was not seen yet; from now on it was."""
+    def remember(self, address: str, run: Run) -> bool:
+        """This one message has been seen; True: for the first time."""
         size = self._settings.of(address).id_cache_size
         duplicate_id = run.traits.duplicate_id
         if not size:

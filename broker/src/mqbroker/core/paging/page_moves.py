@@ -62,7 +62,7 @@ class PageMoves:
         self.holds_reads = False
         journal = self._store.journal
         ranges = journal.next_compactable()
-        if ranges and not self._is_ready(ranges):
+        if ranges and not self._load(ranges):
             return False
         ranges = journal.compactable()
         if not ranges:
@@ -72,8 +72,8 @@ class PageMoves:
         self._position = journal.position
         return True
 
-    def _is_ready(self, ranges: FlatBounds) -> bool:
-        """Whether what is paged of these ids has been read; if not, see to it."""
+    def _load(self, ranges: FlatBounds) -> bool:
+        """Have what is paged of these ids read; True: it is."""
         if self._runs is not None and self._request is not None and self._request.ranges == ranges:
             return True
         if self._paging.is_reading or self.is_loading:

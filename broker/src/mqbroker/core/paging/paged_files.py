@@ -34,14 +34,14 @@ class PagedFiles:
 
     def taken_in(self, run: Run) -> None:
         """It is in memory for one of these queues, and holds its file from there."""
-        if run.large is not None and self._is_last(run.first_id):
+        if run.large is not None and self._release(run.first_id):
             self._large.release(run.large.file)
 
     def settle(self, first_id: int, n: int) -> None:
         """Messages are gone from one of these queues, and the journal was told before."""
         for message_id in list(self._among(first_id, n)):
             file = self._held[message_id][0]
-            if self._is_last(message_id):
+            if self._release(message_id):
                 self._large.settle(file)
 
     def _among(self, first_id: int, n: int) -> Iterator[int]:
@@ -49,7 +49,8 @@ class PagedFiles:
             return (each for each in range(first_id, first_id + n) if each in self._held)
         return (each for each in self._held if first_id <= each < first_id + n)
 
-    def _is_last(self, message_id: int) -> bool:
+    def _release(self, message_id: int) -> bool:
+        """By one queue; whether that was the last one."""
         LOOK.has_touched = True
         file, queues = self._held.pop(message_id)
         if queues > 1:

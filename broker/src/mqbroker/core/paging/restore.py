@@ -68,7 +68,7 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
     store.remotes.restored()
     for queue_id, found, is_suspect in found_in(recovered, store.at.wall_ms):
         queue, piece, large = by_id[queue_id], found.piece, found.large_run()
-        if large is not None and not store.large.is_whole(large, files, queue_id):
+        if large is not None and not store.large.keep_whole(large, files, queue_id):
             continue
         if piece is not None and (found.is_left or store.paging.keeps_out(queue)):
             store.paging.restore(queue, piece, found.due_ms)

@@ -159,7 +159,7 @@ class Dispatch:
         self.pieces = self.looks = self.handed_out = 0
         if not queue.backlog.count or not queue.consumers:
             return 0
-        is_held = queue.is_paused or self._is_gated(now_ms)
+        is_held = queue.is_paused or self._look_at_gate(now_ms)
         if not self.is_selective:
             return 0 if is_held else self._plainly(count_max, now_ms)
         looked = self._copies(count_max, now_ms, everybody=queue.kind.non_destructive and not is_held)
@@ -183,7 +183,7 @@ class Dispatch:
         last = backlog.last_rank
         return any(seen > last and consumer.capacity() > 0 for consumer, seen in self._seen.items())
 
-    def _is_gated(self, now_ms: int) -> bool:
+    def _look_at_gate(self, now_ms: int) -> bool:
         """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
         if self.is_closed:
             needed = self._queue.kind.consumers_before_dispatch
@@ -361,7 +361,7 @@ class Dispatch:
                 if rank >= until:
                     filters, until = self._looking(room, rank)
                 candidate = Candidate(segment, index)
-                is_for_nobody = bool(filters) and not self._is_wanted(candidate, filters)
+                is_for_nobody = bool(filters) and not self._look_for_taker(candidate, filters)
                 if not is_for_nobody:
                     if is_passing:
                         self._pass(room, end)
@@ -403,7 +403,7 @@ class Dispatch:
                 filters[message_filter(consumer.filter)] = None
         return ([] if takes_all else list(filters)), until
 
-    def _is_wanted(self, candidate: Candidate, filters: list[MessageFilter]) -> bool:
+    def _look_for_taker(self, candidate: Candidate, filters: list[MessageFilter]) -> bool:
         for each in filters:
             self.looks += each.looks
             if each.wants(candidate):

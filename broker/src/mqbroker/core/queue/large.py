@@ -99,9 +99,9 @@ class LargeFiles:
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
-    def is_whole(self, run: Run, files: Mapping[int, int], queue_id: int) -> bool:
-        """Whether a recovered run has its file. Raises StorageFault if not; where damage is to be given up, the message
-        leaves its queue instead.
+    def keep_whole(self, run: Run, files: Mapping[int, int], queue_id: int) -> bool:
+        """A recovered run stays if it has its file; whether it does. Raises StorageFault if not; where damage is to be
+        given up, the message leaves its queue instead.
         """
         fault = fault_of(run, files)
         if fault is None:

@@ -92,7 +92,7 @@ class Turns:
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def accepted(self, accepted: ConnectionAccepted) -> None:
-        """It is there."""
+        """A connection that has no peer so far: it is admitted in one of the next turns."""
         self._coming[accepted.conn] = Coming(accepted)
         self._line[accepted.conn] = None
 

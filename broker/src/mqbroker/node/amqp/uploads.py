@@ -85,7 +85,7 @@ class Uploads:
             self._by_link[event.link] = upload
             if not event.link.end.checks_forms:
                 upload.check = None
-        if not self._is_well_formed(upload, event):
+        if not self._check(upload, event):
             self._end(event.link, upload.failure)
         elif not upload.failure:
             upload.chunks.append(event.data)
@@ -97,8 +97,8 @@ class Uploads:
         self.drop(link)
 
     @staticmethod
-    def _is_well_formed(upload: Upload, event: MessagePiece | Whole) -> bool:
-        """As far as it has come."""
+    def _check(upload: Upload, event: MessagePiece | Whole) -> bool:
+        """What has come of it; False: it is malformed, and why is kept."""
         if upload.check is None:
             return True
         try:
@@ -174,7 +174,7 @@ class Uploads:
         if upload is None:
             self.go_on()
             return
-        if not self._is_well_formed(upload, event):
+        if not self._check(upload, event):
             self._by_link[event.link] = upload
             self._end(event.link, upload.failure)
             self.go_on()

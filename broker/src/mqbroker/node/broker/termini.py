@@ -254,7 +254,7 @@ class Termini:
             self._arrived(consumer)
             if not consumer.queue.consumers:
                 self._broker.store.auto_delete.drained(consumer.queue)  # it was spared when its time came
-        consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
+        consumer.ends_queue = consumer.ends_queue or self._unsubscribe(peer, consumer)
         if self._terminus_expiry.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
             consumer.ends_queue = False
         is_ended = self._end_consumer(consumer)
@@ -277,8 +277,10 @@ class Termini:
         consumer.queue.arriving_count -= 1
         consumer.is_arriving = False
 
-    def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
-        """Whether the subscriber closed for good, and may. Where it may not, it is told and the subscription stays."""
+    def _unsubscribe(self, peer: Peer, consumer: LinkConsumer) -> bool:
+        """The subscriber closed its link; True: for good, and it may. Where it may not, it is told, and the
+        subscription stays.
+        """
         link, queue = consumer.link, consumer.queue
         if not consumer.is_subscription or not link.is_closed:
             return False

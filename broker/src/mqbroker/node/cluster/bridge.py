@@ -152,7 +152,7 @@ class Bridge:
         self.why = ""
         self._told_reasons.clear()
         self._notice(Level.INFO, "bridge-connected", boot_id=self.boot_id, peer=self.connector.uri)
-        self.of.is_up(self)
+        self.of.link_opened(self)
 
     # -- the end of a connection ---------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Bridge:
         was_up = self.state is BridgeState.UP
         if was_up:
             self._notice(Level.INFO, "bridge-stopped", why=why[:200])
-        self.of.is_gone(self)
+        self.of.link_given_up(self)
         self.why, self.attempts = why, 0
         # Where it is listed, nobody else may ever tell of it.
         self.is_scanning = self.is_listed and self.of.options.topology_scanner_attempts != 0
@@ -192,12 +192,12 @@ class Bridge:
         if self.is_tried_once:
             self._end(why)
             return
-        was_up, is_news = self.state is BridgeState.UP, self._is_news(why)
+        was_up, is_news = self.state is BridgeState.UP, self._note_reason(why)
         LOOK.has_touched = True
         self.why = why
         self.attempts = 0 if was_up else self.attempts + 1
         if was_up:
-            self.of.is_down(self)
+            self.of.link_lost(self)
         else:
             self.of.is_still_down(self)
         if 0 <= self._attempts_max <= self.attempts and not self.is_scanning:
@@ -212,8 +212,8 @@ class Bridge:
             self._notice(Level.WARNING, event, why=why[:200], retry_ms=delay_ms)
         self._rest(delay_ms)
 
-    def _is_news(self, why: str) -> bool:
-        """Whether an attempt was not in vain for this reason before. A place may have several, in turn and for ever."""
+    def _note_reason(self, why: str) -> bool:
+        """An attempt was in vain; True: for the first time for this reason. A place may have several, in turn."""
         LOOK.has_touched = True
         is_news = why not in self._told_reasons and len(self._told_reasons) < REASONS_MAX
         if is_news:
@@ -255,7 +255,7 @@ class Bridge:
         self._hang_up()
         self.due_ns = 0
         self._notice(Level.ERROR, "node-lost", why=why[:200])
-        self.of.is_gone(self)
+        self.of.link_given_up(self)
 
     def end(self, why: str) -> None:
         """It is not wanted any more."""

@@ -103,7 +103,7 @@ class ClusterConnection:
         self.due_ns = min(filter(None, (self._telling.next_due_ns, self._lost.next_due_ns)), default=0)
         self.broker.timers.add(self)
 
-    def _is_lost(self, node_id: str) -> None:
+    def _node_lost(self, node_id: str) -> None:
         self._lost.lost(node_id, self.broker.at.monotonic_ns)
         self._set_due()
 
@@ -115,7 +115,7 @@ class ClusterConnection:
             group.table.listeners.append(self._discovered)
         for queue in self.broker.store.remotes.queues.values():
             if queue.kind.connection == self.options.name:
-                self._is_lost(queue.kind.forwards_to)  # until its link stands
+                self._node_lost(queue.kind.forwards_to)  # until its link stands
         self._set_due()
         self.listed_places.start()
 
@@ -218,7 +218,7 @@ class ClusterConnection:
 
     # -- what bridges tell ---------------------------------------------------------------------------------------------
 
-    def is_up(self, bridge: Bridge) -> None:
+    def link_opened(self, bridge: Bridge) -> None:
         """It is open; what the node has is told next."""
         LOOK.has_touched = True
         if bridge.node_id not in self.tables:
@@ -227,12 +227,12 @@ class ClusterConnection:
         self._abandoned.end(bridge.node_id)
         self.cluster.changed()
 
-    def is_down(self, bridge: Bridge) -> None:
+    def link_lost(self, bridge: Bridge) -> None:
         """It was lost, and is dialled again."""
         table = self.tables.get(bridge.node_id)
         if table is not None:
             table.lost()
-        self._is_lost(bridge.node_id)
+        self._node_lost(bridge.node_id)
         self.cluster.changed()
 
     def is_still_down(self, bridge: Bridge) -> None:
@@ -241,7 +241,7 @@ class ClusterConnection:
         if table is not None:
             table.still_lost()
 
-    def is_gone(self, bridge: Bridge) -> None:
+    def link_given_up(self, bridge: Bridge) -> None:
         """The node is not dialled until somebody tells of it: it takes no messages, and is no member any more."""
         LOOK.has_touched = True
         table = self.tables.get(bridge.node_id)
@@ -249,7 +249,7 @@ class ClusterConnection:
             table.stopped()
         self._spread(self.topology.remove(bridge.node_id))
         if bridge.node_id:
-            self._is_lost(bridge.node_id)
+            self._node_lost(bridge.node_id)
             self._left(bridge.node_id)
 
     def _left(self, node_id: str) -> None:
@@ -273,7 +273,7 @@ class ClusterConnection:
         elif bridge.state is BridgeState.UP:
             raise Refused("amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten")
         else:
-            self.is_gone(bridge)
+            self.link_given_up(bridge)
             bridge.end("it was forgotten")
         count = self._give_up(node_id, action)
         self._lost.back(node_id)  # nothing is to be done of it by itself any more
@@ -289,7 +289,7 @@ class ClusterConnection:
         return self._abandoned.begin(node_id, action)
 
     def ended(self, bridge: Bridge) -> None:
-        """It is no more."""
+        """A bridge is over and not dialled again; it leaves the probes, and its node has none."""
         LOOK.has_touched = True
         if bridge in self.probes:
             self.probes.remove(bridge)

@@ -43,7 +43,7 @@ class GroupGate:
             rest = events[place:]
             if self.holds(peer, event, partial(peer.act, rest)):
                 return
-            if self._is_admitted(peer, event):
+            if self._admit(peer, event):
                 peer.handlers[type(event)](peer, event)
 
     def holds(self, peer: Peer, event: Any, again: Callable[[], None]) -> bool:
@@ -87,7 +87,7 @@ class GroupGate:
             peer.uploads.awaits_group = False
             again()
 
-    def _is_admitted(self, peer: Peer, event: Any) -> bool:
+    def _admit(self, peer: Peer, event: Any) -> bool:
         """Whether all of an event can be taken in; if not, that was done here, as far as it could be."""
         if self._resumed is None or self._resumed[0] is not event:
             return True
