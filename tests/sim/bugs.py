@@ -10,6 +10,7 @@ from unittest.mock import patch
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.paging import paging
 from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.restore import hold_again
@@ -76,7 +77,7 @@ def _commit_by_rollback(self: Transaction, count_max: int) -> None:
     """What was posted is published by a rollback."""
     if self._gathering.posted:
         self._retired.clear()
-        self.commit(self.prepare())
+        self.commit(self.prepare(BROKER))
     else:
         _ROLL_BACK(self, count_max)
 
@@ -133,7 +134,7 @@ def _store_noted(store: Store) -> bool:
     noted = store.__dict__.get("noted", [])
     while noted and noted[0][0] <= store.at.monotonic_ns:
         _, target, run, origin = noted.pop(0)
-        store.publish(store.address_for(target), run, Origin(moved_from=origin))
+        store.publish(store.address_for(target, BROKER), run, Origin(moved_from=origin))
     return _UPKEEP(store)
 
 

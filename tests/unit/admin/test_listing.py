@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import connections, listing
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import QueueKind
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import AdminReply
@@ -20,7 +21,7 @@ ID = 900
 def with_queues(count: int) -> Site:
     site = Site()
     for number in range(count):
-        site.stage.broker.store.create_queue(QueueKind(f"q.{number:05}", f"q.{number:05}"))
+        site.stage.broker.store.create_queue(QueueKind(f"q.{number:05}", f"q.{number:05}"), BROKER)
     site.stage.run()
     return site
 
@@ -64,8 +65,8 @@ def test_what_is_gone_when_its_turn_comes_is_left_out() -> None:
     site = with_queues(COUNT)
     queues, last = steps(site, "queues"), f"q.{COUNT - 1:05}"
     assert next(queues) is None
-    site.stage.broker.store.delete_queue(site.stage.broker.store.queues[last])
-    site.stage.broker.store.create_queue(QueueKind("r", "r"))
+    site.stage.broker.store.delete_queue(site.stage.broker.store.queues[last], BROKER)
+    site.stage.broker.store.create_queue(QueueKind("r", "r"), BROKER)
     names = [row["name"] for row in answer_of(queues)["queues"]]
     assert names == [f"q.{number:05}" for number in range(COUNT - 1)]
 

@@ -12,6 +12,7 @@ from mqbroker.admin.health import DiskSpace
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import QueueKind
 from mqbroker.io.exposition import render
 from mqbroker.node.values import inputs as given
@@ -223,7 +224,7 @@ def test_more_objects_than_one_answer_names_are_refused(monkeypatch: pytest.Monk
 def with_queues(count: int) -> Stage:
     stage = Stage()
     for number in range(count):
-        stage.broker.store.create_queue(QueueKind(f"orders.europe.{number:06}", f"orders.europe.{number:06}"))
+        stage.broker.store.create_queue(QueueKind(f"orders.europe.{number:06}", f"orders.europe.{number:06}"), BROKER)
     return stage
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.message_view import MessageView
 from mqbroker.core.queue.queue import Filter, Queue, Segment
 from mqbroker.node.values import inputs as given
@@ -261,10 +262,10 @@ def test_what_an_address_is_where_nobody_says(kind: str, left: dict[str, int]) -
 def test_queues_may_bound_their_consumers() -> None:
     site = Site(default_max_consumers=1)
     store = site.stage.broker.store
-    store.check_consumers(store.queue_for("orders"))
+    store.check_consumers(store.queue_for("orders", BROKER))
     site.stage.ask("receive", address="orders", wait_ms=1000)
     with pytest.raises(Refused, match="max-consumers"):
-        store.check_consumers(store.queue_for("orders"))
+        store.check_consumers(store.queue_for("orders", BROKER))
 
 
 @pytest.mark.option("address-settings.default-exclusive-queue")
@@ -403,7 +404,7 @@ class Link:
     def __init__(self, site: Site) -> None:
         self.groups: list[str] = []
         store = site.stage.broker.store
-        store.join(store.queue_for("orders"), self)
+        store.join(store.queue_for("orders", BROKER), self)
 
     def capacity(self) -> int:
         return 100

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.wire.sections import Header, Properties
@@ -207,9 +208,9 @@ def test_what_the_next_node_refuses_is_not_there_and_expires_here() -> None:
     a, b, c = cluster.nodes.values()
     for node in (a, b, c):
         node.admin("queue-create", name="expired")
-    c.broker.store.make_address("news")
+    c.broker.store.make_address("news", BROKER)
     settings = c.broker.store.settings.of("news")
-    c.broker.store.create_queue(kind_of("sub-c", "news", settings, routing=MULTICAST, is_durable=True))
+    c.broker.store.create_queue(kind_of("sub-c", "news", settings, routing=MULTICAST, is_durable=True), BROKER)
     c.step()
     cluster.run()
     cluster.wait(2_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.kinds import kind_of
 
@@ -17,8 +18,8 @@ CHAIN = {"a": ["b"], "b": ["a", "c"], "c": ["b"]}
 def subscribe(node: ClusterNode, name: str) -> None:
     """A durable subscription, of which nobody takes anything."""
     store = node.broker.store
-    store.make_address("news")
-    store.create_queue(kind_of(name, "news", store.settings.of("news"), routing=MULTICAST, is_durable=True))
+    store.make_address("news", BROKER)
+    store.create_queue(kind_of(name, "news", store.settings.of("news"), routing=MULTICAST, is_durable=True), BROKER)
     node.step()
 
 
@@ -117,7 +118,7 @@ def test_a_node_on_the_way_that_forgets_it_takes_nothing_from_it(cluster: Cluste
 def forget(node: ClusterNode, name: str) -> None:
     """Delete a subscription."""
     store = node.broker.store
-    store.delete_queue(store.queues[name])
+    store.delete_queue(store.queues[name], BROKER)
     node.step()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.dispatch import DROPPED_MAX
 from mqbroker.core.queue.overdue import LOOKS_PER_MS
 from mqbroker.node.amqp.turns import ALONE_WORK
@@ -156,7 +157,7 @@ def test_what_is_in_the_way_of_a_consumer_is_dropped_piece_by_piece() -> None:
 def test_deadlines_of_one_moment_fire_a_few_in_a_step() -> None:
     stage = Stage()
     for number in range(3 * FIRED_MAX):
-        stage.broker.store.make_address(f"topic.{number}")
+        stage.broker.store.make_address(f"topic.{number}", BROKER)
     stage.step()
     before = len(stage.broker.store.addresses)
     for address in stage.broker.store.addresses.values():
@@ -218,7 +219,7 @@ def test_a_queue_that_is_deleted_between_two_pieces_goes_with_the_rest(said: dic
     assert store.overdue.is_due
     moved = store.queues["expired"].message_count
     queue = store.queues["orders"]
-    store.delete_queue(queue)
+    store.delete_queue(queue, BROKER)
     stage.admin("queue-create", name="orders")
     publish(stage, [build_message(b"y")])
     stage.run()
@@ -240,7 +241,7 @@ def test_those_that_have_long_work_take_turns() -> None:
     for _ in range(4 * COUNT):
         store.publish(store.addresses["other"], single(build_message(b"x")))
     stage.step()
-    store.delete_queue(store.queues["other"])
+    store.delete_queue(store.queues["other"], BROKER)
     stage.now_ns += HOUR_MS * NS_PER_MS
     is_given_back_first, turns = False, 0
     while store.overdue.is_due or store.remains.is_due or not turns:
@@ -264,7 +265,7 @@ def test_a_queue_that_was_to_go_after_its_messages_and_is_deleted_before_goes_on
     stage.now_ns += left_ms * NS_PER_MS
     stage.turn()
     assert store.overdue.is_due
-    store.delete_queue(queue)
+    store.delete_queue(queue, BROKER)
     stage.sync()
     while stage.turn().more:
         stage.sync()

@@ -11,6 +11,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address.deployed_addresses import FORCE
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.broker.reloads import AT_ONCE, WAITING_MAX
 from mqbroker.node.values import inputs as given
@@ -237,10 +238,10 @@ def test_a_stop_in_the_middle_is_told_and_the_next_start_does_the_rest() -> None
 def test_a_stop_is_told_to_all_who_wait_also_where_other_long_work_has_the_turns() -> None:
     stage = Stage(options_with(address_settings={"orders": {"expiry_address": "expired"}}))
     store = stage.broker.store
-    store.address_for("expired")
+    store.address_for("expired", BROKER)
     expiring, plain = encode_composite(Header(durable=True, ttl=1000)) + BODY, build_message(b"x", durable=True)
     for name, payload in (("orders", expiring), ("others", plain)):
-        address = store.address_for(name)
+        address = store.address_for(name, BROKER)
         for _ in range(5 * COUNT):
             store.publish(address, single(payload))
     stage.step()

@@ -8,6 +8,7 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp import work
 from mqbroker.core.address import wildcards
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX
 from mqbroker.node.amqp.revoking import revoke
 from mqbroker.wire.performatives import Accepted, Attach, Target
@@ -189,7 +190,7 @@ def test_who_has_addresses_compared_takes_turns(*, is_reversed: bool) -> None:
         for number in range(count):
             # Of another branch of the tree nothing is compared.
             for branch in ("a", "b"):
-                stage.broker.store.make_address(f"{branch}.#.{number}" if is_reversed else f"{branch}.{number}")
+                stage.broker.store.make_address(f"{branch}.#.{number}" if is_reversed else f"{branch}.{number}", BROKER)
         names = [f"a.{number}.x" if is_reversed else f"a.#.{number}.*" for number in range(8)]
         attach = frames.sender if is_reversed else frames.receiver
         conn = stage.accept()

@@ -9,6 +9,7 @@ from mqbroker.admin.arguments import argument, check_names
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import Address
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.node.amqp.eviction import evict_producers, producers_at
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
@@ -148,7 +149,7 @@ def _delete_now(broker: Broker, request: AdminRequest, address: Address) -> None
 
 def _delete(broker: Broker, request: AdminRequest, address: Address) -> None:
     queues = sorted(address.queues, key=lambda queue: queue.kind.name)
-    dropped = sum([broker.store.delete_queue(queue) for queue in queues])
+    dropped = sum([broker.store.delete_queue(queue, BROKER) for queue in queues])
     is_told = broker.store.address_records.delete(address) or any(queue.kind.is_durable for queue in queues)
     result = {"name": address.name, "queues": [queue.kind.name for queue in queues], "messages": dropped}
     if is_told:

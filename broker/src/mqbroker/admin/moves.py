@@ -21,6 +21,7 @@ from mqbroker.admin.arguments import (
 )
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import Address
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.paging.paged_picking import PagedPicker
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
@@ -166,7 +167,7 @@ class Move(Purge):
 
     def resolve(self) -> Address:
         """The target as it is now. Raises Refused."""
-        address = self.store.target_for(self.target)
+        address = self.store.target_for(self.target, BROKER)
         if address.is_empty:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
         if self.queue in address.queues:
@@ -278,8 +279,8 @@ class Retry(Move):
             return None
         try:
             if found is not None and found.kind.address == address:
-                return alone_at(self.store, address, queue)
-            origin = self.store.address_for(address)
+                return alone_at(self.store, address, queue, BROKER)
+            origin = self.store.address_for(address, BROKER)
         except Refused:
             return None
         had_it = bool(queue and origin.multicast) and not self.to_address

@@ -16,6 +16,7 @@ from mqbroker.admin.arguments import (
 )
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.queue.queue import Queue, QueueKind
 from mqbroker.node.amqp import eviction
@@ -104,7 +105,7 @@ def create(broker: Broker, request: AdminRequest) -> None:
         raise Refused("amqp:invalid-field", f"queue-create: routing_type is anycast or multicast, not {routing!r}")
     changes = _choices(request) | {"routing": routing, "is_durable": argument(request, "durable", bool, True)}
     kind = kind_of(name, address, broker.store.settings.of(address), **changes)
-    queue = broker.store.create_queue(kind)
+    queue = broker.store.create_queue(kind, BROKER)
     _reply_when_safe(broker, request, kind, attributes_of(queue))
 
 
@@ -187,7 +188,7 @@ def _delete_now(broker: Broker, request: AdminRequest, queue: Queue) -> None:
 
 
 def _delete(broker: Broker, request: AdminRequest, queue: Queue) -> None:
-    dropped = broker.store.delete_queue(queue)
+    dropped = broker.store.delete_queue(queue, BROKER)
     _reply_when_safe(broker, request, queue.kind, {"name": queue.kind.name, "messages": dropped})
 
 

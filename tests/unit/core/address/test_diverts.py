@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.diverts import COPIES_MAX, faults_of
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -65,7 +66,7 @@ def test_what_is_for_one_queue_alone_goes_instead_but_not_as_well(
     stage = stage_with(divert("d", "orders", "audit", exclusive=is_exclusive))
     stage.admin("queue-create", name="orders")
     store = stage.broker.store
-    store.publish(store.target_for("orders::orders"), single(build_message("red0")))
+    store.publish(store.target_for("orders::orders", BROKER), single(build_message("red0")))
     stage.step()
     assert held(stage) == wanted
 

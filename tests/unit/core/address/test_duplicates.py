@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address.permissions import BROKER
 
 from tests.support.stage import Stage, options_with
 
@@ -174,7 +175,7 @@ def test_ids_that_others_pushed_out_need_no_place_on_disk() -> None:
 def delete(stage: Stage, name: str = "orders") -> None:
     """The queue, and with it the address."""
     store = stage.broker.store
-    store.delete_queue(store.queues[name])
+    store.delete_queue(store.queues[name], BROKER)
     stage.step()
     assert name not in store.addresses
 
@@ -345,7 +346,7 @@ def test_dead_letters_of_two_addresses_may_have_one_id() -> None:
 def test_what_is_refused_was_not_seen() -> None:
     stage = stage_with(auto_create_queues=False)
     with pytest.raises(Refused):
-        stage.broker.store.address_for("orders")
+        stage.broker.store.address_for("orders", BROKER)
     send(stage, "a")
     stage.admin("queue-create", name="orders")
     send(stage, "a")

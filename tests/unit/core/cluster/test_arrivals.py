@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.remote_binding import RemoteBinding
@@ -266,7 +267,7 @@ def test_it_is_known_after_a_crash_and_without_its_address() -> None:
     stage.start()
     store = stage.broker.store
     for queue in store.remotes.queues_of(FURTHER):
-        store.delete_queue(queue)  # the node further on has it
+        store.delete_queue(queue, BROKER)  # the node further on has it
     store.forget_address("orders")
     assert "orders" not in store.addresses
     again = store.arrivals.address_for("orders", SOURCE, (way().cluster_name,))

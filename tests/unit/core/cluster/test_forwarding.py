@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster import forwarding
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.store.store import Store
@@ -70,6 +71,6 @@ def test_clients_cannot_reach_them() -> None:
     send(stage, 1)
     name = stage.broker.store.remotes.queues_of(NODE)[0].kind.name
     with pytest.raises(Refused, match="another node"):
-        stage.broker.store.queue_for(name)
+        stage.broker.store.queue_for(name, BROKER)
     with pytest.raises(Refused, match="internal"):
-        stage.broker.store.create_queue(stage.broker.store.queues[name].kind.__class__("$.mine", "$.mine"))
+        stage.broker.store.create_queue(stage.broker.store.queues[name].kind.__class__("$.mine", "$.mine"), BROKER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.store.store import Store
@@ -141,7 +142,7 @@ def test_a_queue_that_is_made_while_others_have_consumers_passes_messages_on() -
     stage = make()
     store = stage.broker.store
     know(store)
-    queue = store.create_queue(kind_of("orders", "orders", store.settings.of("orders")))
+    queue = store.create_queue(kind_of("orders", "orders", store.settings.of("orders")), BROKER)
     assert queue.redistributor is not None
     store.remotes.connection("c").remove(store.remotes.by_name["orders" + NODE].binding)
     assert queue.redistributor is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.backlog import Segment
@@ -24,9 +25,9 @@ def filled(queues: int, messages: int) -> Stage:
     stage = Stage()
     store = stage.broker.store
     for run in (run_of(100, 500), run_of(100, 500)):
-        store.publish(store.address_for("sparse"), run)
+        store.publish(store.address_for("sparse", BROKER), run)
     for number in range(queues):
-        address = store.address_for(f"queue.{number}")
+        address = store.address_for(f"queue.{number}", BROKER)
         for _ in range(messages):
             store.publish(address, single(build_message(b"y" * 50, durable=True)))
     stage.step()
@@ -75,7 +76,7 @@ def test_queues_without_any_of_the_ids_are_passed_by() -> None:
 def test_several_priorities_are_all_looked_at() -> None:
     stage = Stage()
     store = stage.broker.store
-    address = store.address_for("orders")
+    address = store.address_for("orders", BROKER)
     for priority in (9, 4, 4, 0, 9):
         store.publish(address, single(build_message(b"x", header=Header(priority=priority, durable=True))))
     stage.step()

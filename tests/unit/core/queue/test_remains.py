@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
@@ -34,7 +35,7 @@ STEP_BYTECODES = ALONE_WORK * 150
 def filled(count: int = COUNT, settings: Mapping[str, Any] = BOUNDED) -> Stage:
     stage = Stage(options_with(address_settings={"orders": settings}))
     store = stage.broker.store
-    address = store.address_for("orders")
+    address = store.address_for("orders", BROKER)
     for _ in range(count):
         store.publish(address, single(build_message(b"x", durable=True)))
     stage.step()
@@ -75,7 +76,7 @@ def test_a_queue_of_the_same_name_is_another_one() -> None:
     stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
     stage.turn()
     assert store.remains.is_due
-    store.publish(store.address_for("orders"), single(build_message(b"y", durable=True)))
+    store.publish(store.address_for("orders", BROKER), single(build_message(b"y", durable=True)))
     stage.step()
     stage.run()
     assert store.queues["orders"].message_count == 1
@@ -98,13 +99,13 @@ def test_an_address_whose_last_queue_is_deleted_has_room_at_once(bound: dict[str
     stage.turn()
     assert store.remains.is_due
     assert (meter.count, meter.size_bytes, meter.is_full) == (0, 0, False)
-    store.publish(store.address_for("orders"), single(build_message(b"y", durable=True)))
+    store.publish(store.address_for("orders", BROKER), single(build_message(b"y", durable=True)))
     stage.step()
     stage.run()
     assert not store.remains.is_due
     assert store.addresses["orders"].meter is meter
     assert (meter.count, meter.size_bytes) == (1, store.memory.held_bytes)
-    store.delete_queue(store.queues["orders"])
+    store.delete_queue(store.queues["orders"], BROKER)
     assert (meter.count, meter.size_bytes) == (0, 0)
 
 
@@ -132,7 +133,7 @@ def test_a_sweep_leaves_alone_what_a_deleted_queue_has_not_given_back(monkeypatc
 def test_small_queues_are_given_back_at_once() -> None:
     stage = filled(AT_ONCE)
     store = stage.broker.store
-    store.delete_queue(store.queues["orders"])
+    store.delete_queue(store.queues["orders"], BROKER)
     assert store.memory.held_bytes == 0
     assert not store.remains.is_due
 
@@ -173,7 +174,7 @@ def test_what_is_purged_of_a_queue_that_is_deleted_meanwhile_is_given_back_once(
     meter = queue.meter
     assert meter is not None
     store.purge(queue)
-    assert store.delete_queue(queue) == 0
+    assert store.delete_queue(queue, BROKER) == 0
     steps_until_done(stage)
     stage.run()
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
@@ -240,7 +241,7 @@ def test_what_waits_for_the_disk_or_for_its_time_is_given_back_as_well() -> None
             stage.step()
             stage.run()
     assert (queue.ready_count, queue.scheduled_count, queue.waiting_count) == (1, 1, 1)
-    store.delete_queue(queue)
+    store.delete_queue(queue, BROKER)
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
     stage.run()
     assert not store.dirty

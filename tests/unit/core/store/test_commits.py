@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.store.commits import Commits
 from mqbroker.node.values.effects import DeleteLarge, DeleteSegment, Effect, ReadPage
 from mqbroker.wire.run import single
@@ -169,7 +170,7 @@ def test_chores_go_on_while_the_backup_is_behind() -> None:
     stage = Stage()
     store = stage.broker.store
     for _ in range(5000):
-        store.publish(store.address_for("orders"), single(build_message(b"x", durable=True)))
+        store.publish(store.address_for("orders", BROKER), single(build_message(b"x", durable=True)))
     stage.step()
     stage.run()
     ask(stage)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
 from mqbroker.core.store.observers import MessageObserver, QueueObserver
 from mqbroker.node.values import inputs as given
@@ -67,7 +68,7 @@ def publish(stage: Stage, address: str, count: int = 1, *, durable: bool = True,
     """One run of messages; the id of the first."""
     (run,) = runs_of([build_message(b"x", header=Header(durable=durable, ttl=ttl))] * count)
     store = stage.broker.store
-    store.publish(store.address_for(address), run)
+    store.publish(store.address_for(address, BROKER), run)
     stage.step()
     stage.run()
     return run.first_id
@@ -177,7 +178,7 @@ def test_what_is_moved_leaves_one_queue_and_enters_another() -> None:
 def test_an_older_value_that_is_not_let_in_is_told_of() -> None:
     stage, noting = observed(default_last_value_queue=True, dead_letter_address="dead")
     store = stage.broker.store
-    queue = store.queue_for("orders")
+    queue = store.queue_for("orders", BROKER)
     store.dead_letters.outdated([queue], 77)
     assert of_messages(noting) == [("outdated", "orders", 77)]
 
@@ -207,7 +208,7 @@ def work_of_run(stage: Stage, count: int) -> int:
     """Bytecodes from a run that comes to a queue until it is settled."""
     store = stage.broker.store
     (run,) = runs_of([build_message(b"x")] * count)
-    queue, work = store.queue_for("orders"), Bytecodes()
+    queue, work = store.queue_for("orders", BROKER), Bytecodes()
 
     def there_and_back() -> None:
         store.publish(store.addresses["orders"], run)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.observers import QueueObserver
@@ -129,7 +130,7 @@ def test_a_ring_that_is_made_much_smaller_shrinks_piece_by_piece_and_gives_what_
         assert ring.ready_count == 2 + ring.excess_count
         if steps == 3:
             assert ring.excess_count
-            made = store.create_queue(QueueKind("b", "news", MULTICAST))
+            made = store.create_queue(QueueKind("b", "news", MULTICAST), BROKER)
             assert made.message_count == 2
     assert (ring.ready_count, ring.message_count, steps > 5) == (2, 2, True)
     assert subscribe(here, "a") == ["1", "2"]

@@ -9,6 +9,7 @@ import pytest
 from mqbroker.base.errors import Bug, Refused, StorageFault
 from mqbroker.base.time import At
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import QueueKind, Segment
 from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered, RecoveredRun
@@ -62,17 +63,17 @@ def refusal(call: Any, *arguments: Any) -> str:
 def test_what_is_refused_and_as_what() -> None:
     settings = {"#": {"auto_create_queues": False}}
     store = Stage(options_with(limits={"queues_max": 2}, address_settings=settings)).broker.store
-    assert refusal(store.address_for, "orders") == "amqp:not-found"
-    assert refusal(store.queue_for, "orders") == "amqp:not-found"
-    store.create_queue(QueueKind("orders", "orders"))
-    assert refusal(store.create_queue, QueueKind("orders", "orders")) == "amqp:precondition-failed"
-    assert refusal(store.create_queue, QueueKind("", "orders")) == "amqp:invalid-field"
-    assert refusal(store.create_queue, QueueKind("x" * 1025, "orders")) == "amqp:invalid-field"
-    assert refusal(store.create_queue, QueueKind("x", "")) == "amqp:invalid-field"
-    store.create_queue(QueueKind("invoices", "sales", MULTICAST))
-    assert refusal(store.create_queue, QueueKind("third", "third")) == "amqp:resource-limit-exceeded"
-    assert refusal(store.queue_for, "sales") == "amqp:not-found"
-    assert store.queue_for("invoices").kind.address == "sales"
+    assert refusal(store.address_for, "orders", BROKER) == "amqp:not-found"
+    assert refusal(store.queue_for, "orders", BROKER) == "amqp:not-found"
+    store.create_queue(QueueKind("orders", "orders"), BROKER)
+    assert refusal(store.create_queue, QueueKind("orders", "orders"), BROKER) == "amqp:precondition-failed"
+    assert refusal(store.create_queue, QueueKind("", "orders"), BROKER) == "amqp:invalid-field"
+    assert refusal(store.create_queue, QueueKind("x" * 1025, "orders"), BROKER) == "amqp:invalid-field"
+    assert refusal(store.create_queue, QueueKind("x", ""), BROKER) == "amqp:invalid-field"
+    store.create_queue(QueueKind("invoices", "sales", MULTICAST), BROKER)
+    assert refusal(store.create_queue, QueueKind("third", "third"), BROKER) == "amqp:resource-limit-exceeded"
+    assert refusal(store.queue_for, "sales", BROKER) == "amqp:not-found"
+    assert store.queue_for("invoices", BROKER).kind.address == "sales"
 
 
 # -- routes -----------------------------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ def _text(payload: bytes) -> str:
 
 def test_a_run_that_is_settled_too_often_is_a_bug() -> None:
     store = Stage().broker.store
-    address = store.address_for("orders")
+    address = store.address_for("orders", BROKER)
     store.publish(address, single(build_message(b"x")))
     queue = store.queues["orders"]
     segment: Segment = queue.take(1)

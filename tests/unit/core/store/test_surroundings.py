@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import At
-from mqbroker.core.address.permissions import CREATE, Actor
+from mqbroker.core.address.permissions import BROKER, CREATE, CREATE_ADDRESS, Actor
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.store import Store
@@ -31,11 +31,8 @@ class Noting:
         self.taken: list[tuple[Queue, Segment]] = []
         self.is_strict = False
 
-    def acting(self) -> Actor:
-        return ALICE
-
-    def permit(self, permission: str, address: str, queue: str = "") -> None:
-        self.asked.append((permission, address))
+    def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
+        self.asked.append((actor, permission, address))
         if self.is_strict:
             raise Refused("amqp:unauthorized-access", "not you")
 
@@ -60,13 +57,14 @@ def store_in(around: Noting, **limits: int) -> Store:
     return Store(options.limits, options.address_settings, Stage(options).broker.journal, around, At(0, 0))
 
 
-def test_who_acts_is_asked_for_and_what_is_made_counts_for_them() -> None:
+def test_what_is_made_is_permitted_to_whoever_acts_and_counts_for_them() -> None:
     around = Noting()
     store = store_in(around, queues_per_user_max=1)
-    assert store.create_queue(QueueKind("a", "a")).kind.maker == "alice"
-    assert (CREATE[True], "a") in around.asked
+    assert store.create_queue(QueueKind("a", "a"), ALICE).kind.maker == "alice"
+    assert around.asked == [(ALICE, CREATE_ADDRESS, "a"), (ALICE, CREATE[True], "a")]
     with pytest.raises(Refused, match="queues-per-user-max is 1"):
-        store.create_queue(QueueKind("b", "b"))
+        store.create_queue(QueueKind("b", "b"), ALICE)
+    assert store.create_queue(QueueKind("b", "b"), BROKER).kind.maker == ""
 
 
 def test_what_is_not_permitted_is_not_made() -> None:
@@ -74,21 +72,21 @@ def test_what_is_not_permitted_is_not_made() -> None:
     around.is_strict = True
     store = store_in(around)
     with pytest.raises(Refused, match="not you"):
-        store.create_queue(QueueKind("a", "a"))
+        store.create_queue(QueueKind("a", "a"), BROKER)
     assert not store.queues
 
 
 def test_what_is_due_later_is_scheduled() -> None:
     around = Noting()
     store = store_in(around)
-    queue = store.create_queue(QueueKind("a", "a"))
+    queue = store.create_queue(QueueKind("a", "a"), BROKER)
     store.publish(store.addresses["a"], single(build_message(b"x", header=Header(ttl=1000))))
     assert queue in around.asked
 
 
 def test_a_queue_that_somebody_else_ends_is_spared() -> None:
     store = store_in(Noting())
-    queues = [store.create_queue(QueueKind(name, name)) for name in ("brief", "long")]
+    queues = [store.create_queue(QueueKind(name, name), BROKER) for name in ("brief", "long")]
     for queue in queues:
         queue.is_used = True
         store.auto_delete.left(queue)
@@ -98,7 +96,7 @@ def test_a_queue_that_somebody_else_ends_is_spared() -> None:
 def test_the_parts_of_a_store_have_it_too() -> None:
     around = Noting()
     store = store_in(around)
-    taken = store.create_queue(QueueKind("a", "a")), Segment(single(build_message(b"x")), 0, 1, 0)
+    taken = store.create_queue(QueueKind("a", "a"), BROKER), Segment(single(build_message(b"x")), 0, 1, 0)
     around.taken.append(taken)
     assert list(store.in_delivery()) == [taken]
     assert store.arrivals.node_id == "n1"

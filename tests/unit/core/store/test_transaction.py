@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug, Refused
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import TX_STATES, Transaction, Tx, TxEvent
 from mqbroker.journal.records import encode_attributes
@@ -71,7 +72,7 @@ def test_a_commit_is_one_append_and_releases_what_was_held() -> None:
     assert work.size_bytes > 0
     assert store.memory.held_bytes > work.size_bytes
     held = store.memory.held_bytes - segment.run.held_bytes
-    assert work.commit(work.prepare())
+    assert work.commit(work.prepare(BROKER))
     assert (work.size_bytes, work.parts_count) == (0, 0)
     store.decisions.wait(lambda: None)
     stage.step()
@@ -85,11 +86,11 @@ def test_a_commit_is_one_append_and_releases_what_was_held() -> None:
 
 def test_what_is_not_durable_needs_no_disk() -> None:
     stage = Stage()
-    stage.broker.store.address_for("orders")
+    stage.broker.store.address_for("orders", BROKER)
     stage.run()
     work = Transaction(stage.broker.store)
     work.post("orders", message(durable=False))
-    assert not work.commit(work.prepare())
+    assert not work.commit(work.prepare(BROKER))
     assert stage.broker.store.queues["orders"].ready_count == 1
 
 
@@ -171,7 +172,7 @@ def test_a_full_memory_takes_in_nothing_more_and_still_commits() -> None:
     with pytest.raises(Refused, match="global-max-size"):
         work.check(1)
     work.check()
-    assert work.commit(work.prepare())
+    assert work.commit(work.prepare(BROKER))
 
 
 def test_prepare_says_what_cannot_be_reached() -> None:
@@ -180,6 +181,6 @@ def test_prepare_says_what_cannot_be_reached() -> None:
     work.post("orders", message())
     work.post("closed", message())
     with pytest.raises(Refused, match="closed"):
-        work.prepare()
+        work.prepare(BROKER)
     work.roll_back()
     assert stage.broker.store.memory.held_bytes == 0

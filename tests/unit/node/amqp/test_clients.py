@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core.address.permissions import CONSUME, Actor
+from mqbroker.core.address.permissions import BROKER, CONSUME, Actor
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.core.selector.selector import compile_selector
 from mqbroker.node.amqp.clients import join
@@ -33,7 +33,7 @@ class Subscription:
         self, stage: Stage, role: str = "client", wanted: Filter | None = None, queue_name: str = "orders"
     ) -> None:
         self.stage, self.role, self.filter = stage, role, wanted
-        self.queue = stage.broker.store.queue_for(queue_name)
+        self.queue = stage.broker.store.queue_for(queue_name, BROKER)
         self.credit, self.settled_count = 0, 0
         self.held: list[Segment] = []
         self.ended: list[tuple[str, str]] = []
@@ -58,8 +58,7 @@ class Subscription:
     def refusal(self) -> Refused | None:
         broker = self.stage.broker
         try:
-            with broker.permissions.acting(Actor("app", (self.role,), self.conn)):
-                broker.store.permit(CONSUME, self.queue.kind.address)
+            broker.store.permit(Actor("app", (self.role,), self.conn), CONSUME, self.queue.kind.address)
         except Refused as refused:
             return refused
         return None

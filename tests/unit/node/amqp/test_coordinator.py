@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
@@ -298,7 +299,7 @@ def test_a_commit_that_cannot_be_routed_rolls_back_as_a_whole() -> None:
     client.retire(0, 0, txn_id, settled=True)
     client.retire(1, 1, txn_id, settled=False)
     store = client.stage.broker.store
-    store.delete_queue(store.queues["gone"])
+    store.delete_queue(store.queues["gone"], BROKER)
     client.sender("another")  # takes the place, so that the address cannot come back
     state = client.discharge(txn_id)
     assert condition(state) == "amqp:resource-limit-exceeded"

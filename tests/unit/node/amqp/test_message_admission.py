@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.wire.performatives import Declare, Discharge, Flow, TransactionalState, Transfer
 from mqbroker.wire.sections import build_message
 
@@ -198,7 +199,7 @@ def test_what_is_counted_is_what_is_there_also_after_a_restart() -> None:
     assert (meter(stage).count, meter(stage).size_bytes) == (0, 0)
     send(stage, 4)
     store = stage.broker.store
-    store.delete_queue(store.queues["copies"])
+    store.delete_queue(store.queues["copies"], BROKER)
     assert meter(stage).count == 4
 
 

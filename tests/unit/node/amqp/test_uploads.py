@@ -6,6 +6,7 @@ import random
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.node.values.effects import FinishLarge, WriteLarge
 from mqbroker.wire.large import HEAD_BYTES_MAX
 from mqbroker.wire.performatives import (
@@ -319,7 +320,7 @@ def test_nothing_is_left_of_a_delivery_that_does_not_end(how: str) -> None:
 def test_a_message_for_nobody_leaves_no_file() -> None:
     stage = stage_of()
     stage.admin("address-create", name="news", routing_types=["multicast"])
-    assert stage.broker.store.make_address("news").is_empty
+    assert stage.broker.store.make_address("news", BROKER).is_empty
     producer = Producer(stage, address="news")
     producer.publish(content(1))
     assert [type(outcome) for outcome in producer.outcomes] == [Accepted]

@@ -15,6 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.creation import check_addresses
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.stored import unreadable
 from mqbroker.core.queue.kinds import check_name
 
@@ -39,7 +40,7 @@ class AddressRecords:
             raise Refused("amqp:invalid-field", f"{name!r} is the name of a queue at an address, not of an address")
         if name in store.addresses:
             raise Refused("amqp:precondition-failed", f"address {name!r} exists")
-        check_addresses(store)
+        check_addresses(store, BROKER)
         address = store.add_address(name)
         self._say(address, routing_types)
         self._record(address)
@@ -52,7 +53,7 @@ class AddressRecords:
         check_name("address", name)
         address = store.addresses.get(name)
         if address is None:
-            check_addresses(store)
+            check_addresses(store, BROKER)
             address = store.add_address(name)
         before = _attributes_of(address)
         LOOK.has_touched = True
@@ -69,7 +70,7 @@ class AddressRecords:
         was_recorded = bool(_attributes_of(address))
         is_told = was_recorded or address.ring is not None
         if address.ring is not None:
-            self._store.delete_queue(address.ring)
+            self._store.delete_queue(address.ring, BROKER)
         LOOK.has_touched = True
         address.routing_types, address.is_paused, address.is_pause_kept = (), False, False
         address.is_configured = False

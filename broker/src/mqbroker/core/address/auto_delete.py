@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address.permissions import BROKER
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
@@ -85,7 +86,7 @@ class AutoDelete:
         allowed = settings.auto_delete_queues_message_count
         is_unused = not queue.consumers and not queue.arriving_count and not queue.delivering_count
         if is_unused and self._may_go(queue) and (allowed < 0 or queue.message_count <= allowed):
-            self._store.delete_queue(queue)
+            self._store.delete_queue(queue, BROKER)
 
     def _may_go(self, queue: Queue) -> bool:
         """Whether a queue of this kind goes by itself. What the file of options declares does not."""

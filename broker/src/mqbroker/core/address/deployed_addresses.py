@@ -16,6 +16,7 @@ from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressOptions, QueueOptions
 from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import QueueKind, kind_of
 from mqbroker.core.selector.selector import compile_selector
 
@@ -91,7 +92,7 @@ class DeployedAddresses:
         kind = self._kind(address, routing, options)
         found = self._store.queues.get(kind.name)
         if found is None:
-            self._store.create_queue(kind)
+            self._store.create_queue(kind, BROKER)
             return []
         if found.kind.address != address:
             raise Refused("amqp:precondition-failed", f"it belongs to address {found.kind.address!r}; delete it first")

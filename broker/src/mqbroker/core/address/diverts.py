@@ -16,6 +16,7 @@ from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.selector.selector import Selector, compile_selector
@@ -127,10 +128,10 @@ class Diverts:
     def _target(self, divert: Divert) -> Address:
         store = self._store
         if FULLY_QUALIFIED in divert.target:
-            return store.target_for(divert.target, divert.only)
+            return store.target_for(divert.target, BROKER, divert.only)
         if divert.only == MULTICAST:
-            return store.addresses.get(divert.target) or store.make_address(divert.target)
-        return store.address_for(divert.target, anycast=divert.only == ANYCAST)
+            return store.addresses.get(divert.target) or store.make_address(divert.target, BROKER)
+        return store.address_for(divert.target, BROKER, anycast=divert.only == ANYCAST)
 
     @staticmethod
     def _part(run: Run, begin: int, end: int) -> Run:

@@ -2,15 +2,15 @@
 
 The most specific match holds as a whole: what it does not grant is refused, whatever wider matches say. Where there is
 no table at all, everybody may do everything. Who consumes from an address with wildcards needs the permission at every
-address that it stands for. Checks are made on behalf of somebody: what the broker does by itself (moves to other
-addresses, ends of temporary queues, administration) is not checked. Source: Artemis's manual, "Role based security for
-addresses".
+address that it stands for. Who acts is an argument of whatever checks or makes something:
+whoever is connected, or the broker itself, whose doings (moves to other addresses, ends of temporary queues,
+administration) are not checked. Source: Artemis's manual, "Role based security for addresses".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -26,11 +26,11 @@ DELETE = {True: "delete_durable_queue", False: "delete_non_durable_queue"}
 ANONYMOUS = "anonymous"  # all who have no user count as one
 
 
-def may_see(check: Callable[[str, str], None], address: str) -> bool:
-    """Whether whoever acts may do anything with messages there, and so be told the name of the address."""
+def may_see(check: Callable[[Actor | None, str, str], None], actor: Actor | None, address: str) -> bool:
+    """Whether somebody may do anything with messages there, and so be told the name of the address."""
     for permission in (SEND, CONSUME, BROWSE):
         try:
-            check(permission, address)
+            check(actor, permission, address)
         except Refused:
             continue
         return True
@@ -53,28 +53,13 @@ class Actor(NamedTuple):
         return (self.user or ANONYMOUS) if self.conn else ""
 
 
-class Acting:
-    """While somebody acts."""
-
-    __slots__ = ("_actor", "_before", "_permissions")
-
-    def __init__(self, permissions: Permissions, actor: Actor | None) -> None:
-        self._permissions = permissions
-        self._actor = actor
-        self._before: Actor | None = None
-
-    def __enter__(self) -> None:
-        self._before, self._permissions.actor = self._permissions.actor, self._actor
-
-    def __exit__(self, *_: object) -> None:
-        self._permissions.actor = self._before
+BROKER: Final = None  # acts where nobody does who is connected: an actor who may everything, and is counted nowhere
 
 
 class Permissions:
     """See the module's docstring."""
 
     def __init__(self, tables: tuple[SecuritySettings, ...]) -> None:
-        self.actor: Actor | None = None
         self.change(tables)
 
     def change(self, tables: tuple[SecuritySettings, ...]) -> None:
@@ -84,22 +69,18 @@ class Permissions:
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
 
-    def acting(self, actor: Actor | None) -> Acting:
-        """What is checked and made meanwhile is checked for this one, and counts for it; None: for nobody."""
-        return Acting(self, actor)
-
-    def check(self, permission: str, address: str, queue: str = "") -> None:
-        """Whether whoever acts may. Raises Refused.
+    def check(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
+        """Whether the actor may; BROKER may. Raises Refused.
 
         `queue`: what was named instead of the address, which is then nothing that whoever asks has to know.
         """
-        if self.actor is None or not self._tables:
+        if actor is None or not self._tables:
             return
         is_many = permission in (CONSUME, BROWSE) and has_wildcards(address)
         for table in self._of_all(address) if is_many else (self._of(address),):
             granted: tuple[str, ...] = () if table is None else getattr(table, permission)
-            if not any(role in granted for role in self.actor.roles):
-                who = "an anonymous user" if self.actor.user is None else f"user {self.actor.user!r}"
+            if not any(role in granted for role in actor.roles):
+                who = "an anonymous user" if actor.user is None else f"user {actor.user!r}"
                 where = f"every address that matches {address!r}" if is_many else f"address {address!r}"
                 where = f"the address of queue {queue!r}" if queue and queue != address else where
                 why = f"{who} has no permission {toml_name(permission)} at {where}"

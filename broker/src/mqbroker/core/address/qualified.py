@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
-from mqbroker.core.address.permissions import may_see
+from mqbroker.core.address.permissions import BROKER, Actor, may_see
 from mqbroker.core.address.wildcards import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAMED_MAX: Final = 5  # queues that an error names
 
 
-def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
+def queue_at(store: Store, address: str, name: str, actor: Actor | None, routing: str = "") -> Queue:
     """The queue, made where that is allowed. Raises Refused.
 
     `routing` is what whoever asks wants of a new one; where that is empty the address decides.
@@ -26,14 +26,19 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
     found = store.queues.get(name)
     if found is not None:
         if found.kind.address != address:
-            own = f"address {found.kind.address!r}" if may_see(store.permit, found.kind.address) else "another address"
+            own = (
+                f"address {found.kind.address!r}"
+                if may_see(store.permit, actor, found.kind.address)
+                else "another address"
+            )
             why = f"queue {name!r} belongs to {own}, not to {address!r}"
             raise Refused("amqp:precondition-failed", why)
         check_is_public(found.kind)
         return found
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
-    return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))
+    kind = kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True)
+    return store.create_queue(kind, actor)
 
 
 def queue_here(store: Store, target: str) -> Queue:
@@ -41,9 +46,9 @@ def queue_here(store: Store, target: str) -> Queue:
     address, mark, name = target.partition(FULLY_QUALIFIED)
     whole = store.addresses.get(target)
     if target in store.queues or (whole is not None and whole.anycast):
-        return store.queue_for(target)
+        return store.queue_for(target, BROKER)
     if mark and name in store.queues:
-        return queue_at(store, address, name)
+        return queue_at(store, address, name, BROKER)
     if mark:
         raise Refused("amqp:not-found", f"address {address!r} has no queue {name!r} on this node")
     if whole is None:
@@ -55,9 +60,9 @@ def queue_here(store: Store, target: str) -> Queue:
     raise Refused("amqp:not-found", f"address {target!r} gives each of its queues a copy; name one: {names}{more}")
 
 
-def alone_at(store: Store, address: str, name: str, routing: str = "") -> Address:
+def alone_at(store: Store, address: str, name: str, actor: Actor | None, routing: str = "") -> Address:
     """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-    found = queue_at(store, address, name, routing)
+    found = queue_at(store, address, name, actor, routing)
     alone: Address | None = found.alone
     LOOK.has_touched = True
     if alone is None:
@@ -68,23 +73,23 @@ def alone_at(store: Store, address: str, name: str, routing: str = "") -> Addres
     return alone
 
 
-def target_at(store: Store, target: str, routing: str = "") -> Address:
+def target_at(store: Store, target: str, actor: Actor | None, routing: str = "") -> Address:
     """Where messages go that name their target, an address or `address::queue`. Raises Refused.
 
     `routing`: what whoever sends wants of a new one; where that is empty the address decides.
     """
     address, mark, queue = target.partition(FULLY_QUALIFIED)
     if mark:
-        return alone_at(store, address, queue, routing)
+        return alone_at(store, address, queue, actor, routing)
     check_is_one(address)
     if routing == MULTICAST:
-        return store.make_address(address)
+        return store.make_address(address, actor)
     found = store.addresses.get(address)
     is_elsewhere = found is not None and found.is_shared and not found.anycast
     if found is not None and is_elsewhere and address.startswith(TEMPORARY_PREFIX):
         return found  # a reply: nobody would ever use, or end, a queue of that name here
     try:
-        return store.address_for(address, anycast=routing == ANYCAST)
+        return store.address_for(address, actor, anycast=routing == ANYCAST)
     except Refused:
         if found is None or not is_elsewhere:
             raise

@@ -42,17 +42,21 @@ class Share:
 
 
 NOTHING: Final = Share()
-NOBODY: Final = ("", 0)
+NOBODY: Final = ("", 0)  # what is made counts for no user and no connection
+
+
+def maker_for(actor: Actor | None) -> tuple[str, int]:
+    """The user and the connection that what the actor makes counts for."""
+    return NOBODY if actor is None else (actor.maker, actor.conn)
 
 
 class Quotas:
     """See the module's docstring."""
 
-    def __init__(self, limits: LimitOptions, acting: Callable[[], Actor | None]) -> None:
+    def __init__(self, limits: LimitOptions) -> None:
         self.users: dict[str, Share] = {}
         self.connections: dict[int, Share] = {}  # those that made something, until they are gone
         self.refused_total = 0
-        self._acting: Final = acting
         self.on_refusal: Callable[[Actor, str], None] = lambda actor, why: None
         self.change(limits)
 
@@ -64,15 +68,8 @@ class Quotas:
             QUEUES: limits.queues_per_connection_max, ADDRESSES: limits.addresses_per_connection_max,
         }  # fmt: skip
 
-    @property
-    def maker(self) -> tuple[str, int]:
-        """The user and the connection that what is made now counts for; empty and 0: nobody."""
-        actor = self._acting()
-        return NOBODY if actor is None else (actor.maker, actor.conn)
-
-    def check(self, what: str) -> None:
-        """Whether whoever acts may have one more of these. Raises Refused."""
-        actor = self._acting()
+    def check(self, what: str, actor: Actor | None) -> None:
+        """Whether the actor may have one more of these. Raises Refused."""
         if actor is None or not actor.conn:
             return
         for whose, share, most, option in (
@@ -97,10 +94,10 @@ class Quotas:
         """It is not any more, or belongs to nobody from now on."""
         self._add(QUEUES, kind.maker, conn, -1)
 
-    def address_made(self, address: Address) -> None:
+    def address_made(self, address: Address, maker: tuple[str, int]) -> None:
         """An address is there."""
         LOOK.has_touched = True
-        address.founder = address.maker, address.made_on = self.maker
+        address.founder = address.maker, address.made_on = maker
         self._add(ADDRESSES, address.maker, address.made_on, 1, is_new=True)
 
     def address_gone(self, address: Address) -> None:

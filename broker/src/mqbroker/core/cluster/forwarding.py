@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote
 from mqbroker.core.cluster.handed_over import HandedOver
 from mqbroker.core.cluster.marks import Marks
@@ -162,7 +163,7 @@ class Remotes:
         for queue in list(queues):
             is_known = all(name in self.by_name for name in queue.kind.route)
             if not is_known and not queue.message_count and not queue.consumers and not queue.arriving_count:
-                self._store.delete_queue(queue)
+                self._store.delete_queue(queue, BROKER)
 
     def reroute(self, queue: Queue, segment: Segment) -> None:
         """Messages in delivery that their target has no queue for: they are routed again, and go elsewhere or nowhere.

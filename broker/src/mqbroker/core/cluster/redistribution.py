@@ -15,6 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ClusterQueue, is_choosy, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
@@ -177,7 +178,7 @@ class Redistribution:
         """Messages in delivery that wait for a shared queue elsewhere take the way that is open now. False: none is."""
         store = self._store
         try:
-            address = store.address_for(queue.kind.address, anycast=True)
+            address = store.address_for(queue.kind.address, BROKER, anycast=True)
         except Refused:
             address = store.addresses[queue.kind.address]
         copy = part_of(segment.run, segment.start, segment.start + segment.n, segment.run.traits)

@@ -15,6 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
@@ -147,8 +148,8 @@ class DeadLetters:
         if name in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
             raise Refused("amqp:precondition-failed", "it is there already")
         if FULLY_QUALIFIED not in name and own and own not in self._store.queues:
-            self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
-        return self._store.target_for(name)  # as whoever sends there: it may be there on another node alone
+            self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin), BROKER)
+        return self._store.target_for(name, BROKER)  # as whoever sends there: it may be there on another node alone
 
     def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str, why: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none.

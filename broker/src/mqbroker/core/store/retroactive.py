@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address, parts_by
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import passes
 from mqbroker.core.queue.backlog import OVERFLOWED, Segment, first_id_of
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX, RETROACTIVE, TEMPORARY_PREFIX, QueueKind
@@ -80,7 +81,7 @@ class Retroactive:
         if ring is None or ring.kind.ring_size == count:
             return
         if not count:
-            store.delete_queue(ring)
+            store.delete_queue(ring, BROKER)
         else:
             ring.kind = replace(ring.kind, ring_size=count)
             store.journal.declare(ring.journal_id, ring.kind.encoded())

@@ -23,9 +23,9 @@ from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
 from mqbroker.core.address.ingress import stamped
-from mqbroker.core.address.permissions import DELETE, SEND
+from mqbroker.core.address.permissions import DELETE, SEND, Actor
 from mqbroker.core.address.qualified import target_at
-from mqbroker.core.address.quotas import Quotas
+from mqbroker.core.address.quotas import NOBODY, Quotas, maker_for
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.address.wildcards import Wildcards, has_wildcards, reached
@@ -81,7 +81,7 @@ class Store:
         self.dead_letters = DeadLetters(self)
         self.auto_delete = AutoDelete(self)
         self.overdue = Overdue(self)
-        self.quotas = Quotas(limits, around.acting)
+        self.quotas = Quotas(limits)
         self.address_records = AddressRecords(self)
         self.deployed_addresses = DeployedAddresses(self)
         self.large = LargeFiles(journal)
@@ -123,8 +123,8 @@ class Store:
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def address_for(self, name: str, *, anycast: bool = False) -> Address:
-        """The address, made with a queue of its name where that is allowed. Raises Refused.
+    def address_for(self, name: str, actor: Actor | None, *, anycast: bool = False) -> Address:
+        """The address, made with a queue of its name where the actor may do that. Raises Refused.
 
         `anycast`: a queue of its name is wanted, whatever the settings say.
         """
@@ -132,9 +132,10 @@ class Store:
         if found is not None and (found.anycast or (not anycast and found.gives_copies)):
             return found
         if not anycast and self.is_multicast(name):
-            return self.make_address(name)
+            return self.make_address(name, actor)
         self.settings.check_creation(name, name, is_new=name not in self.addresses)
-        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True, maker=self.quotas.maker[0]))
+        maker = maker_for(actor)[0]
+        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True, maker=maker), actor)
         return self.addresses[name]
 
     def is_multicast(self, name: str) -> bool:
@@ -144,13 +145,13 @@ class Store:
             return not found.is_shared
         return has_wildcards(name) or self.address_records.routing_of(name) == MULTICAST
 
-    def may_send(self, target: str) -> None:
-        """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
-        self.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
+    def may_send(self, target: str, actor: Actor | None) -> None:
+        """Whether the actor may send there: to an address, or to `address::queue`. Raises Refused."""
+        self.permit(actor, SEND, target.partition(FULLY_QUALIFIED)[0])
 
-    def target_for(self, target: str, routing: str = "") -> Address:
+    def target_for(self, target: str, actor: Actor | None, routing: str = "") -> Address:
         """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
-        return target_at(self, target, routing)
+        return target_at(self, target, actor, routing)
 
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
@@ -162,14 +163,14 @@ class Store:
             self.quotas.address_gone(found)
             self.duplicates.vacated(name)
 
-    def add_address(self, name: str) -> Address:
-        """One that is not there, whoever wants it."""
+    def add_address(self, name: str, maker: tuple[str, int] = NOBODY) -> Address:
+        """One that is not there, whoever wants it; it counts for its maker."""
         settings = self.settings.of(name)
         meter, pages = self.meters.of(name, settings), settings.address_full_policy == PAGE
         LOOK.has_touched = True
         added = self.addresses[name] = Address(name, meter, self.auto_delete, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
-        self.quotas.address_made(added)
+        self.quotas.address_made(added, maker)
         self.wildcards.added(added)
         return added
 
@@ -179,47 +180,47 @@ class Store:
             return False
         return address.can_page and (address.name not in self.diverts.at or self.diverts.may_page(address.name))
 
-    def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
+    def make_address(self, name: str, actor: Actor | None, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
-        return make_address(self, name, is_temporary=is_temporary)
+        return make_address(self, name, actor, is_temporary=is_temporary)
 
-    def queue_for(self, name: str) -> Queue:
+    def queue_for(self, name: str, actor: Actor | None) -> Queue:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
         found = self.queues.get(name)
         if found is not None:
             check_is_public(found.kind)
             return found
-        address = self.address_for(name, anycast=True)
+        address = self.address_for(name, actor, anycast=True)
         return self.queues.get(name) or address.anycast[0]
 
-    def create_queue(self, kind: QueueKind) -> Queue:
+    def create_queue(self, kind: QueueKind, actor: Actor | None) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        check_new(self, kind)
-        maker, conn = self.quotas.maker
-        queue = self.add_queue(kind if maker in ("", kind.maker) else replace(kind, maker=maker), conn)
+        check_new(self, kind, actor)
+        maker = maker_for(actor)
+        queue = self.add_queue(kind if maker[0] in ("", kind.maker) else replace(kind, maker=maker[0]), maker)
         self.retroactive.give(queue)
         return queue
 
-    def add_queue(self, kind: QueueKind, conn: int = 0) -> Queue:
-        """One that is not there, whoever wants it."""
+    def add_queue(self, kind: QueueKind, maker: tuple[str, int] = NOBODY) -> Queue:
+        """One that is not there, whoever wants it; it counts for its maker, and so does its address, if it is new."""
         queue_id = self._next_queue_id
         LOOK.has_touched = True
         self._next_queue_id += 1
         if kind.is_durable:
             self.journal.declare(queue_id, kind.encoded())
-        return self._bind(kind, queue_id, conn)
+        return self._bind(kind, queue_id, maker)
 
-    def _bind(self, kind: QueueKind, queue_id: int, conn: int = 0) -> Queue:
+    def _bind(self, kind: QueueKind, queue_id: int, maker: tuple[str, int] = NOBODY) -> Queue:
         LOOK.has_touched = True
         queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
-        queue.made_on = conn
-        self.quotas.queue_made(kind, conn)
+        queue.made_on = maker[1]
+        self.quotas.queue_made(kind, queue.made_on)
         queue.counted_from_ms = self.at.wall_ms
         if kind.selector:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
-            address = self.add_address(kind.address)
+            address = self.add_address(kind.address, maker)
         address.bind(queue)
         self.quotas.look(address)
         if kind.is_forwarding:
@@ -232,11 +233,11 @@ class Store:
             self.redistribution.look(queue)
         return queue
 
-    def delete_queue(self, queue: Queue) -> int:
+    def delete_queue(self, queue: Queue, actor: Actor | None) -> int:
         """Unbind a queue and drop what is in it; says how many messages that is. Raises Refused while it is in use."""
         if queue.consumers or queue.delivering_count or queue.arriving_count:
             raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
-        self.permit(DELETE[queue.kind.is_durable], queue.kind.address, queue.kind.name)
+        self.permit(actor, DELETE[queue.kind.is_durable], queue.kind.address, queue.kind.name)
         dropped = queue.message_count
         if queue.journal_id:
             self.journal.drop(queue.journal_id)

@@ -26,11 +26,8 @@ class StoreSurroundings(Protocol):
     def schedule(self) -> Callable[[Queue | Address | Redistributor | Duplicates], None]:
         """See the class."""
 
-    def acting(self) -> Actor | None:
-        """For whom things are done now; None: nobody."""
-
-    def permit(self, permission: str, address: str, queue: str = "") -> None:
-        """Raises Refused where whoever acts has not this permission at this address, or that of this queue."""
+    def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
+        """Raises Refused where the actor has not this permission at this address, or that of this queue."""
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What is with consumers."""

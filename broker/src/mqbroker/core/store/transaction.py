@@ -19,6 +19,7 @@ from mqbroker.base.state_table import StateTable
 from mqbroker.base.states import OURS, StateEvent, StateMember
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
 from mqbroker.core.address.gathering import GatheredPost, Gathering, PostTarget
+from mqbroker.core.address.permissions import Actor
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
@@ -163,16 +164,16 @@ class Transaction:
         self.parts_count += self._gathering.close()
         return self.parts_count + self._gathering.parts_beyond()
 
-    def prepare(self) -> dict[PostTarget, Address]:
+    def prepare(self, actor: Actor | None) -> dict[PostTarget, Address]:
         """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
 
-        Whoever commits may send there by then: a permission that was taken away since is gone for these as well. Raises
-        Refused where there is no commit.
+        The actor, who commits, may send there by then: a permission that was taken away since is gone for these as
+        well. Raises Refused where there is no commit.
         """
         targets = dict.fromkeys(wanted for wanted, _ in self._gathering.posted)
         for target in dict.fromkeys(wanted[0] for wanted in targets):
-            self._store.may_send(target)
-        addresses = {wanted: self._store.target_for(*wanted) for wanted in targets}
+            self._store.may_send(target, actor)
+        addresses = {(name, routing): self._store.target_for(name, actor, routing) for name, routing in targets}
         if self.close() > self._store.limits.transaction_parts_max:
             why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
             raise Refused("amqp:resource-limit-exceeded", why)

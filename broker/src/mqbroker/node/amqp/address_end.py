@@ -24,6 +24,7 @@ from mqbroker.node.values.prefixes import TerminusPlace
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Posted
     from mqbroker.amqp.links import ReceiverLink
+    from mqbroker.core.address.permissions import Actor
     from mqbroker.core.queue.meter import Meter
     from mqbroker.node.amqp.ends import Part
     from mqbroker.node.amqp.peer import Peer
@@ -82,8 +83,7 @@ class AddressEnd:
         one. If not, their sender is told."""
         if self.is_withdrawn:
             try:
-                with peer.broker.permissions.acting(peer.actor):
-                    self._store.may_send(self.address.target)
+                self._store.may_send(self.address.target, peer.actor)
             except Refused as refused:
                 refuse_run(peer, event, refused.description, refused.condition)
                 return False
@@ -97,8 +97,7 @@ class AddressEnd:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         store = self._store
         try:
-            with peer.broker.permissions.acting(peer.actor):
-                found = store.target_for(self.address.target)
+            found = store.target_for(self.address.target, peer.actor)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
@@ -141,16 +140,16 @@ class AddressEnd:
         """Where a message of a transaction goes."""
         return TerminusPlace(self.address.target)
 
-    def check_post(self, place: TerminusPlace, run: Run) -> None:
-        """Whether whoever acts may send there. Raises Refused."""
-        self._store.may_send(place.name)
+    def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
+        """Whether the sender may send there. Raises Refused."""
+        self._store.may_send(place.name, sender)
 
-    def recheck(self) -> None:
-        """Permissions or roles have changed. The sender acts."""
+    def recheck(self, sender: Actor) -> None:
+        """Permissions or roles have changed."""
         if not self.is_withdrawn:
             LOOK.has_touched = True
             try:
-                self._store.may_send(self.address.target)
+                self._store.may_send(self.address.target, sender)
             except Refused:
                 self.is_withdrawn = True
 

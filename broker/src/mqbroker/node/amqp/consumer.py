@@ -102,8 +102,8 @@ class LinkConsumer:
         """Why it would not be let in now."""
         broker = self.peer.broker
         try:
-            with broker.permissions.acting(self.peer.actor):
-                broker.store.permit(BROWSE if self.is_browser else CONSUME, self.queue.kind.address)
+            permission = BROWSE if self.is_browser else CONSUME
+            broker.store.permit(self.peer.actor, permission, self.queue.kind.address)
         except Refused as refused:
             return refused.without_trace()
         return None

@@ -209,8 +209,7 @@ class Transactions:
     def _commit(self, transaction: OpenTransaction, link: ReceiverLink, delivery_id: int) -> None:
         work, broker = transaction.work, self._broker
         try:
-            with broker.permissions.acting(self._peer.actor):
-                addresses = work.prepare()
+            addresses = work.prepare(self._peer.actor)
         except Refused as refused:
             error = refused.without_trace()
             self._roll_back(transaction, lambda: self._reject(link, delivery_id, error))
@@ -318,8 +317,7 @@ class Transactions:
         broker = self._broker
         LOOK.has_touched = True
         try:
-            with broker.permissions.acting(self._peer.actor):
-                end.check_post(place, run)
+            end.check_post(place, run, self._peer.actor)
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)

@@ -18,6 +18,7 @@ from mqbroker.wire.performatives import Coordinator, Target
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Incoming, Posted
     from mqbroker.core.address.address import Address
+    from mqbroker.core.address.permissions import Actor
     from mqbroker.core.queue.meter import Meter
     from mqbroker.core.queue.queue import Client
     from mqbroker.node.amqp.peer import Peer
@@ -87,8 +88,8 @@ class ReceivingEnd(Protocol):
         """Where the one message of a transaction goes; asked of those that take posts."""
         return TerminusPlace("")
 
-    def check_post(self, place: TerminusPlace, run: Run) -> None:
-        """Whether whoever acts may send it there. Raises Refused."""
+    def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
+        """Whether the sender may send it there. Raises Refused."""
         return
 
     # -- who uses what -------------------------------------------------------------------------------------------------
@@ -98,8 +99,8 @@ class ReceivingEnd(Protocol):
         """The address that all messages of a client go to."""
         return None
 
-    def recheck(self) -> None:
-        """Permissions or roles have changed. The sender acts."""
+    def recheck(self, sender: Actor) -> None:
+        """Permissions or roles have changed."""
         return
 
     # -- begin and end -------------------------------------------------------------------------------------------------

@@ -50,8 +50,7 @@ def _rechecked(peer: AcceptedPeer) -> Iterator[int]:
     """All links on which messages may come."""
     for link in list(peer.producers):
         if link in peer.producers:
-            with peer.broker.permissions.acting(peer.actor):
-                link.end.recheck()
+            link.end.recheck(peer.actor)
         yield work.LOOKED_AT
 
 

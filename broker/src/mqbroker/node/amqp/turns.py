@@ -259,13 +259,11 @@ class Turns:
         """
         if not self.parting:
             return
-        # Whoever asks is not who hands back: what that makes, moves or ends is the broker's own doing.
-        with self._broker.permissions.acting(None):
-            for peer in list(self.parting.values()):
-                peer.transactions.end_parted()
-            for consumer in list(queue.consumers):
-                if consumer.client is not None:
-                    consumer.client.part()
+        for peer in list(self.parting.values()):
+            peer.transactions.end_parted()
+        for consumer in list(queue.consumers):
+            if consumer.client is not None:
+                consumer.client.part()
 
     # -- those that are gone -------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Address
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import queue_here
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.node.amqp.message_admission import is_dropped
@@ -95,7 +96,7 @@ class LocalSessions:
         largest = max(map(len, payloads), default=0)
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
-        target = store.target_for(address)
+        target = store.target_for(address, BROKER)
         if store.memory.is_shut:
             raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes

@@ -27,13 +27,9 @@ class NodeSurroundings:
         self.node_id: Final = broker.node_id
         self.schedule: Final = broker.timers.add
 
-    def acting(self) -> Actor | None:
-        """Somebody who is connected."""
-        return self._broker.permissions.actor
-
-    def permit(self, permission: str, address: str, queue: str = "") -> None:
+    def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
         """Raises Refused."""
-        self._broker.permissions.check(permission, address, queue)
+        self._broker.permissions.check(actor, permission, address, queue)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What is unsettled on links, in transactions, and with administrators."""

@@ -15,7 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
-from mqbroker.core.address.permissions import BROWSE, CONSUME, DELETE, SEND
+from mqbroker.core.address.permissions import BROKER, BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.address.qualified import queue_at
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
@@ -77,11 +77,10 @@ class Termini:
             self._broker.turns.part_namesake(peer, link)
         self._stealing.attach(peer, link, attach)
         try:
-            with self._broker.permissions.acting(peer.actor):
-                if isinstance(link, ReceiverLink):
-                    self._producer(peer, link, attach)
-                else:
-                    self._consumer(peer, link, attach)
+            if isinstance(link, ReceiverLink):
+                self._producer(peer, link, attach)
+            else:
+                self._consumer(peer, link, attach)
         except Refused as refused:
             link.refuse(attach, refused.condition, refused.description, refused.info)
         peer.connection.allowance -= wildcards.work - before
@@ -115,10 +114,12 @@ class Termini:
             return MadeEnd(AddressEnd(peer, store.addresses[name]), answer)
         answer, target = answer_to(target), Prefixes.of(peer.listener).meant(target)
         address, _ = _parts(target.address)
-        store.permit(SEND, address)
+        actor = peer.actor
+        store.permit(actor, SEND, address)
         self._check_stays(address)
         check_is_here(self._broker, address, str(answer.address))
-        return MadeEnd(AddressEnd(peer, store.target_for(str(target.address), _routing(target))), answer)
+        found = store.target_for(str(target.address), actor, _routing(target))
+        return MadeEnd(AddressEnd(peer, found), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -170,36 +171,37 @@ class Termini:
         store.consume(queue, lambda: self._start(queue, consumer), is_browser=terms.is_browser)
 
     def _terms(self, peer: AcceptedPeer, link_name: str, source: Source, named: str) -> Terms:
-        store = self._broker.store
+        store, actor = self._broker.store, peer.actor
         address, queue_name = _parts(source.address)
         self._check_owner(peer, address)
         self._check_owner(peer, queue_name)
         is_browser = source.distribution_mode == COPY
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
-            store.permit(permission, address)
+            store.permit(actor, permission, address)
             check_is_here(self._broker, address, named)
             filters = _filters(source)
-            return Terms(queue_at(store, address, queue_name, _routing(source)), filters, is_browser)
+            queue = queue_at(store, address, queue_name, actor, _routing(source))
+            return Terms(queue, filters, is_browser)
         found = store.queues.get(address)
         if _wants(source, TOPIC) or (
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
-            store.permit(CONSUME, address)
+            store.permit(actor, CONSUME, address)
             check_is_here(self._broker, address, named)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
             self._part_subscribers(name_of(peer.container_id, link_name, source))
-            queue = None
+            kept = None
             if not is_durable(source) and not _wants(source, (SHARED,)):
-                queue = self._terminus_expiry.resume(peer, link_name, source, filters)
-            queue = queue or self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
+                kept = self._terminus_expiry.resume(peer, link_name, source, filters)
+            queue = kept or self._subscriptions.queue_for(peer.container_id, link_name, source, filters, actor)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         place = address if found is None else found.kind.address
-        store.permit(permission, place, address)
+        store.permit(actor, permission, place, address)
         check_is_here(self._broker, place, named)
         filters = _filters(source)
-        return Terms(store.queue_for(address), filters, is_browser)
+        return Terms(store.queue_for(address, actor), filters, is_browser)
 
     def _part_subscribers(self, name: str) -> None:
         """Whether a subscription is in use is asked next, and with other terms it begins anew."""
@@ -214,7 +216,7 @@ class Termini:
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
             if queue is not None and is_subscription(queue.kind, peer.container_id):
-                self._broker.store.permit(CONSUME, queue.kind.address, attach.name)
+                self._broker.store.permit(peer.actor, CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.end = LinkConsumer(peer, link, queue)
@@ -290,8 +292,7 @@ class Termini:
         try:
             if not is_of_subscribers(kind):
                 raise Refused("amqp:not-allowed", f"queue {kind.name!r} was not made by subscribers: it stays")
-            with self._broker.permissions.acting(peer.actor):
-                self._broker.store.permit(DELETE[kind.is_durable], kind.address, kind.name)
+            self._broker.store.permit(peer.actor, DELETE[kind.is_durable], kind.address, kind.name)
             self._broker.turns.part_consumers(queue)
             if consumer.is_asking and (queue.consumers or queue.arriving_count):
                 raise Refused("amqp:resource-locked", f"subscription {kind.name!r} has a subscriber")
@@ -333,7 +334,7 @@ class Termini:
         is_used = queue.consumers or queue.arriving_count or queue.delivering_count
         if not queue.is_ending or is_used or queue.is_deleted:
             return False
-        self._broker.store.delete_queue(queue)
+        self._broker.store.delete_queue(queue, BROKER)
         return True
 
     def end_queues(self) -> None:
@@ -367,7 +368,7 @@ class Termini:
         if terminus.address is not None:
             raise Refused("amqp:invalid-field", "a dynamic terminus has no address: the broker chooses it (§3.5.3)")
         name = self._subscriptions.temporary(
-            peer.container_id, link.name, multicast=_wants(terminus, TOPIC), permission=permission
+            peer.container_id, link.name, peer.actor, multicast=_wants(terminus, TOPIC), permission=permission
         )
         LOOK.has_touched = True
         peer.temporary[link] = name

@@ -7,7 +7,6 @@ Terminus for Message Routing, ANONYMOUS-RELAY.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import FEW_MAX
@@ -29,6 +28,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Incoming, Posted
     from mqbroker.amqp.links import ReceiverLink
+    from mqbroker.core.address.permissions import Actor
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.ends import Part
     from mqbroker.node.amqp.peer import Peer
@@ -46,12 +46,12 @@ class Relay(ReceivingEnd):
     def __init__(
         self,
         broker: Broker,
-        acting: Callable[[], AbstractContextManager[None]] = nullcontext,
+        sender: Callable[[], Actor],
         prefixes: Prefixes = NO_PREFIXES,
     ) -> None:
         self._broker = broker
         self._store = broker.store
-        self._acting = acting  # on behalf of the sender
+        self._sender = sender  # as users and their roles are now
         self._prefixes = prefixes  # of the listener that it came to
 
     @property
@@ -98,10 +98,9 @@ class Relay(ReceivingEnd):
         return self._store.publish(address, run, origin), None
 
     def _address_of(self, target: str) -> Address:
-        with self._acting():
-            place = self._prefixes.place_of(target)
-            self.check(place.name, target)
-            return self._store.target_for(*place)
+        (name, routing), sender = self._prefixes.place_of(target), self._sender()
+        self.check(name, target, sender)
+        return self._store.target_for(name, sender, routing)
 
     def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
         """Message by message, with neighbours that go to one address as one part."""
@@ -123,16 +122,16 @@ class Relay(ReceivingEnd):
         """What the message of a transaction names as its target."""
         return self._prefixes.place_of(target_of(run, 0) or "")
 
-    def check_post(self, place: TerminusPlace, run: Run) -> None:
-        """Whether whoever acts may send it there. Raises Refused."""
-        self.check(place.name, target_of(run, 0) or "")
+    def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
+        """Whether the sender may send it there. Raises Refused."""
+        self.check(place.name, target_of(run, 0) or "", sender)
 
-    def check(self, target: str, named: str) -> None:
-        """Whether whoever acts may send there, and here is the place for it. Raises Refused.
+    def check(self, target: str, named: str, sender: Actor) -> None:
+        """Whether the sender may send there, and here is the place for it. Raises Refused.
 
         `named`: how the sender wrote it.
         """
-        self._store.may_send(target)
+        self._store.may_send(target, sender)
         check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], named)
 
 
@@ -141,9 +140,8 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     target = attach.target
     if not isinstance(target, Target) or target.dynamic or target.address is not None:
         return None
-    permissions = peer.broker.permissions
     link.run_max = FEW_MAX
-    end = Relay(peer.broker, lambda: permissions.acting(peer.actor), Prefixes.of(peer.listener))
+    end = Relay(peer.broker, lambda: peer.actor, Prefixes.of(peer.listener))
     return MadeEnd(end, answer_to(target))
 
 

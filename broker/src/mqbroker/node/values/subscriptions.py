@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
-from mqbroker.core.address.permissions import may_see
+from mqbroker.core.address.permissions import Actor, may_see
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, kind_of
 from mqbroker.core.queue.queue import Queue, QueueKind
 
@@ -62,8 +62,8 @@ class Subscriptions:
         self._store = store
         self._count = 0
 
-    def queue_for(self, container: str, link_name: str, source: Source, filters: SourceFilter) -> Queue:
-        """The queue of a subscriber of `source.address`. Raises Refused."""
+    def queue_for(self, container: str, link_name: str, source: Source, filters: SourceFilter, actor: Actor) -> Queue:
+        """The queue of a subscriber of `source.address`, who acts. Raises Refused."""
         capabilities = source.capabilities or ()
         address = str(source.address)
         wants = {
@@ -71,22 +71,22 @@ class Subscriptions:
             "no_local": container if filters.no_local else "",
         }
         if not is_durable(source) and "shared" not in capabilities:
-            return self._make(self._free_name(f"{container}.{link_name}"), address, durable=False, wants=wants)
+            return self._make(self._free_name(f"{container}.{link_name}"), address, actor, durable=False, wants=wants)
         name = name_of(container, link_name, source)
         if "global" not in capabilities and "." in container + link_name.partition("|")[0]:
             wants["container"] = container  # a.b and c, or a and b.c
         found = self._store.queues.get(name)
         if found is not None and not self._is_same(found.kind, address, wants, durable=is_durable(source)):
-            self._make_way(found, container, address)
+            self._make_way(found, container, address, actor)
             found = None
         if found is not None and found.takers_count and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
-        return found or self._make(name, address, durable=is_durable(source), wants=wants)
+        return found or self._make(name, address, actor, durable=is_durable(source), wants=wants)
 
-    def _make_way(self, found: Queue, container: str, address: str) -> None:
+    def _make_way(self, found: Queue, container: str, address: str, actor: Actor) -> None:
         """A changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3). Raises Refused where it is none."""
         kind = found.kind
-        is_seen = may_see(self._store.permit, kind.address)
+        is_seen = may_see(self._store.permit, actor, kind.address)
         if not is_of_subscribers(kind) or not is_subscription(kind, container):
             whose = "the file of options declares" if kind.configured else "is there and no subscription of yours:"
             if kind.container and kind.container != container:
@@ -104,26 +104,26 @@ class Subscriptions:
             own = f"address {kind.address!r} and " if is_seen else ""
             why = f"subscription {kind.name!r} is in use, with {own}other terms"
             raise Refused("amqp:precondition-failed", why)
-        self._store.delete_queue(found)
+        self._store.delete_queue(found, actor)
 
-    def temporary(self, container: str, link_name: str, *, multicast: bool, permission: str) -> str:
+    def temporary(self, container: str, link_name: str, actor: Actor, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
         name = self._free_name(f"{TEMPORARY_PREFIX}{container}.{link_name}")
-        self._store.permit(permission, name)
+        self._store.permit(actor, permission, name)
         if multicast:
-            self._store.make_address(name, is_temporary=True)
+            self._store.make_address(name, actor, is_temporary=True)
         else:
             settings = self._store.settings.of(name)
-            self._store.create_queue(kind_of(name, name, settings, is_durable=False, routing=ANYCAST))
+            self._store.create_queue(kind_of(name, name, settings, is_durable=False, routing=ANYCAST), actor)
         return name
 
-    def _make(self, name: str, address: str, *, durable: bool, wants: dict[str, str]) -> Queue:
+    def _make(self, name: str, address: str, actor: Actor, *, durable: bool, wants: dict[str, str]) -> Queue:
         settings = self._store.settings.of(address)
         is_new = address not in self._store.addresses
-        self._store.make_address(address)
+        self._store.make_address(address, actor)
         kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, **wants)
         try:
-            return self._store.create_queue(kind)
+            return self._store.create_queue(kind, actor)
         except Refused:
             if is_new:
                 self._store.forget_address(address)  # nobody else has seen it
