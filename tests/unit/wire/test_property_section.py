@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqbroker.base.errors import MqError, PeerFault
 from mqbroker.wire import scan
 from mqbroker.wire.composites import encode_composite
-from mqbroker.wire.property_section import properties_bytes, property_of
+from mqbroker.wire.property_section import PropertyReader, properties_bytes
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, Properties, decode_application_properties, encode_section, scan_sections
 from mqbroker.wire.types import Symbol
@@ -46,13 +46,13 @@ def test_each_value_is_what_the_decoder_finds(head: bytes, held: dict[str, Any],
     found = found_in(payload)
     assert found is not None
     for key in (*held, other):
-        assert property_of(found, key.encode()) == decoded(payload).get(key)
+        assert PropertyReader(found).value_of(key.encode()) == decoded(payload).get(key)
 
 
 @pytest.mark.parametrize("payload", [b"", BODY, HEADER + PROPERTIES + BODY, PROPERTIES, b"\x00\x53\x73\x45" + BODY])
 def test_where_there_are_none_nothing_is_found(payload: bytes) -> None:
     assert found_in(payload) == b""
-    assert property_of(b"", b"color") is None
+    assert PropertyReader(b"").value_of(b"color") is None
 
 
 def test_keys_and_maps_of_any_width() -> None:
@@ -65,8 +65,8 @@ def test_keys_and_maps_of_any_width() -> None:
         ):
             found = found_in(b"\x00\x53\x74" + written + BODY)
             assert found == written
-            assert property_of(found, b"color") == "blue"
-            assert property_of(found, b"colo") is None
+            assert PropertyReader(found).value_of(b"color") == "blue"
+            assert PropertyReader(found).value_of(b"colo") is None
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_any_bytes_are_found_or_left_and_read_or_a_fault(extra: bytes, head: byt
         found = properties_bytes(run, 0)
         if found:
             with contextlib.suppress(PeerFault):
-                property_of(found, key)
+                PropertyReader(found).value_of(key)

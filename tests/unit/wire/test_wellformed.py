@@ -18,7 +18,7 @@ from mqbroker.wire.traits import PLAIN
 from mqbroker.wire.values import Described, Symbol, Timestamp, UInt, ULong
 from mqbroker.wire.wellformed import COLUMNS_MIN, Forms, form_of
 
-from tests.support.malformed import HEADERS, MALFORMED, MESSAGES
+from tests.support.malformed import BODY, HEADERS, MALFORMED, MESSAGES, composed, mapped, section
 from tests.unit.wire.strategies import steady, values
 from tests.unit.wire.test_parts import message, run_of
 
@@ -58,6 +58,15 @@ def test_the_first_that_is_none_is_found_in_a_run(name: str, count: int) -> None
     found = Forms().malformed(run)
     assert found is not None
     assert found.place == count - 1
+
+
+def test_before_the_body_nothing_is_left_out_for_time() -> None:
+    """The broker decodes what is there; of a body it lets pass what it has not looked into."""
+    value = composed(0xD0, 66_001, b"\x45\x40" * 33_000 + b"\x56\x02")  # the last one is none
+    for code in (0x71, 0x72):
+        assert "values before the body" in why_malformed(section(code, mapped(b"\xa3\x01k", value)) + BODY)
+    assert "values before the body" in why_malformed(section(0x74, mapped(b"\xa1\x01k", value)) + BODY)
+    assert why_malformed(section(0x77, value)) == ""
 
 
 sections = st.builds(

@@ -54,23 +54,49 @@ def _size_at(buffer: bytes, at: int, end: int) -> int:
     return int(_U32.unpack_from(buffer, at)[0]) if at + 4 <= end else end
 
 
-def property_of(properties: bytes, key: bytes) -> Any:
-    """The value under a key of UTF-8 in what `properties_bytes` found, None for nothing. Raises PeerFault."""
-    if not properties:
-        return None
-    end = len(properties)
-    count, at, end = compound_bounds(properties, 1, end, properties[0] == MAP32)
-    for _ in range(count // 2):
+class PropertyReader:
+    """Single values of what `properties_bytes` found. Each property is passed once, however many are asked for: whoever
+    sends thousands of them and asks for hundreds that are not there would else keep everybody waiting.
+    """
+
+    __slots__ = ("_at", "_end", "_left", "_places", "_properties")
+
+    def __init__(self, properties: bytes) -> None:
+        self._properties: Final = properties
+        self._places: Final[dict[bytes, int]] = {}  # of the values that were passed, by their keys
+        self._at = self._end = self._left = -1
+
+    def value_of(self, key: bytes) -> Any:
+        """The value under a key of UTF-8, None for nothing. Raises PeerFault."""
+        place = self._places.get(key, -1)
+        if place < 0:
+            place = self._found(key)
+        return None if place < 0 else decode_value(self._properties, place, self._end, 1)[0]
+
+    def _found(self, key: bytes) -> int:
+        """Where the value under a key begins that lies behind those that were passed; -1 for nowhere."""
+        properties = self._properties
+        if not properties:
+            return -1
+        if self._left < 0:
+            count, self._at, self._end = compound_bounds(properties, 1, len(properties), properties[0] == MAP32)
+            self._left = count // 2
+        while self._left:
+            begin, after = self._key_at(self._at)
+            self._at = skip_value(properties, after, self._end)
+            self._left -= 1
+            passed = properties[begin:after]
+            self._places[passed] = after
+            if passed == key:
+                return after
+        return -1
+
+    def _key_at(self, at: int) -> tuple[int, int]:
+        """Where a key begins, and its end. Raises PeerFault where it is none."""
+        properties, end = self._properties, self._end
         code = properties[at] if at + 2 <= end else 0
         if code == STR8:
-            begin = at + 2
-            after = begin + properties[at + 1]
-        elif code == STR32 and at + 5 <= end:
-            begin = at + 5
-            after = begin + int(_U32.unpack_from(properties, at + 1)[0])
-        else:
-            raise decode_fault("key of application properties must be a string", at)
-        if after - begin == len(key) and properties.startswith(key, begin):
-            return decode_value(properties, after, end, 1)[0]
-        at = skip_value(properties, after, end)
-    return None
+            return at + 2, at + 2 + properties[at + 1]
+        if code == STR32 and at + 5 <= end:
+            return at + 5, at + 5 + int(_U32.unpack_from(properties, at + 1)[0])
+        raise decode_fault("key of application properties must be a string", at)

@@ -213,13 +213,17 @@ def is_text(buffer: bytes, begin: int, end: int) -> bool:
 
 
 class Walk:
-    """One way through a message. `mask`: as a Form has it; `left`: so many values may still be looked into."""
+    """One way through a message. `mask`: as a Form has it; `left`: so many values may still be looked into.
 
-    __slots__ = ("left", "mask")
+    `is_before_body`: the broker itself reads what is there, so all of it is looked into.
+    """
+
+    __slots__ = ("is_before_body", "left", "mask")
 
     def __init__(self, size_bytes: int) -> None:
         self.mask = bytearray(b"\xff" * size_bytes)
         self.left = VALUES_MAX
+        self.is_before_body = False
 
 
 def form_of(payload: bytes, begin: int) -> Form:
@@ -235,6 +239,7 @@ def form_of(payload: bytes, begin: int) -> Form:
         section, value = section_at(payload, at, end)
         count += 1
         check_order(section, last, count, at)
+        walk.is_before_body = section < DATA
         if DATA <= section <= VALUE:
             body = value if body < 0 else end
             at = _body(payload, section, value, walk)
@@ -391,14 +396,21 @@ def _content(payload: bytes, code: int, at: int, place: tuple[int, int], walk: W
             raise decode_fault(f"list of {count} values in {body_end - at} bytes", at)
         if count > ALIKE_MIN and _are_alike(payload, count, at, body_end):
             return body_end
-        walk.left -= count
-        if walk.left < 0:
+        if not _has_time(walk, count, at):
             return body_end
         for _ in range(count):
             at = _value(payload, at, body_end, depth + 1, walk)
     if at != body_end:
         raise decode_fault(f"compound has {body_end - at} bytes behind its last value", at)
     return body_end
+
+
+def _has_time(walk: Walk, count: int, at: int) -> bool:
+    """Whether so many values more may be looked into. Raises PeerFault where none may be left out."""
+    walk.left -= count
+    if walk.left < 0 and walk.is_before_body:
+        raise decode_fault(f"over {VALUES_MAX} values before the body", at)
+    return walk.left >= 0
 
 
 def check_fixed(payload: bytes, code: int, at: int, offset: int) -> None:
@@ -461,8 +473,7 @@ def _array(payload: bytes, count: int, at: int, place: tuple[int, int], walk: Wa
         if code == BOOLEAN and payload[at:end].strip(b"\0\1"):
             raise decode_fault("booleans must be 0x00 or 0x01", at)
         return end
-    walk.left -= count
-    if walk.left < 0:
+    if not _has_time(walk, count, at):
         return end
     for _ in range(count):
         at = _content(payload, code, at, (end, depth), walk)

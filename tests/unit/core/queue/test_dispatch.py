@@ -437,3 +437,17 @@ def test_each_selector_is_a_look() -> None:
     for taker in takers:
         taker.credit = 1
     assert dispatched(queue) <= 100
+
+
+def test_a_look_at_what_is_long_before_its_body_is_many() -> None:
+    """A run ends sooner over such messages: else the two hundred of it take as long as those are."""
+    for is_browser in (False, True):
+        queue, taker = Queue(QueueKind("orders", "orders"), 1), Taker(None, 0, is_browser=is_browser)
+        taker.filter = compile_selector("color = 'red'")
+        queue.join(taker)
+        for number in range(1, 31):
+            queue.add(Segment(message(number, "x" * 10_240, ""), 0, 1, 0))
+        taker.credit = 1
+        queue.dispatch(20_000)
+        assert LOOKED_AT_MAX <= queue.dispatcher.looks < LOOKED_AT_MAX + 20
+        assert queue.dispatcher.is_unfinished

@@ -89,6 +89,30 @@ def test_a_value_is_read_without_the_others() -> None:
     assert counts[1] < counts[0] + 50
 
 
+def test_properties_are_passed_once_however_many_are_asked_for_and_by_however_many() -> None:
+    """Of hundreds of names that are not there each would else have passed thousands of properties."""
+    one = candidate({f"p{number:04}": "x" for number in range(1000)})
+    few, many = (
+        [MessageFilter(compile_selector(" OR ".join(f"z{name} = {one}" for name in range(count)))) for one in range(5)]
+        for count in (1, 100)
+    )
+    counted = Bytecodes()
+    assert counted.of(lambda: few[0].wants(one)) is False
+    first, counted = counted.count, Bytecodes()
+    assert counted.of(lambda: any(each.wants(one) for each in many)) is False
+    assert counted.count < first
+
+
+@pytest.mark.parametrize("text", ["z = 1", "z = 1 AND JMSPriority = 7"])
+def test_what_is_long_before_its_body_counts_as_many_looks(text: str) -> None:
+    looks = []
+    for held, body in (({"a": 1}, "x" * 100_000), ({"a": "x" * 20 * f.LOOK_BYTES}, "x")):
+        one = candidate(held, body)
+        assert not said(text, one)
+        looks.append(one.long_looks)
+    assert looks == [0, 20]
+
+
 def test_another_filter_is_asked_with_a_view() -> None:
     class Subject:
         def matches(self, message: Any) -> bool:

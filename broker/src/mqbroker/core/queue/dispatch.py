@@ -299,8 +299,9 @@ class Dispatch:
                     self.is_unfinished = True
                     return looked
                 looked += 1
-                self.looks += 1 if wanted is None else wanted.looks
-                if wanted is None or wanted.wants(Candidate(segment, index)):
+                if wanted is None:
+                    self.looks += 1
+                if wanted is None or self._look_for_taker(Candidate(segment, index), [wanted]):
                     self.pieces += 1
                     if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
                         return looked
@@ -405,8 +406,9 @@ class Dispatch:
 
     def _look_for_taker(self, candidate: Candidate, filters: list[MessageFilter]) -> bool:
         for each in filters:
-            self.looks += each.looks
-            if each.wants(candidate):
+            is_wanted = each.wants(candidate)
+            self.looks += each.looks + candidate.long_looks
+            if is_wanted:
                 return True
         return False
 
@@ -421,12 +423,9 @@ class Dispatch:
         for consumer in list(room) if pinned is None else [pinned]:
             if consumer not in room or self._seen[consumer] > rank:
                 continue
-            if consumer.filter is not None:
-                wanted = message_filter(consumer.filter)
-                self.looks += wanted.looks
-                if not wanted.wants(candidate):
-                    self._saw(consumer, rank)
-                    continue
+            if consumer.filter is not None and not self._look_for_taker(candidate, [message_filter(consumer.filter)]):
+                self._saw(consumer, rank)
+                continue
             if self.undeliverable_here and self.undeliverable_here.has(rank, consumer):
                 self._saw(consumer, rank)
                 continue

@@ -14,23 +14,25 @@ from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.consumer import Filter
 from mqbroker.core.queue.message_view import MessageView, is_property, view_of
 from mqbroker.core.selector.selector import Selector
-from mqbroker.wire.property_section import properties_bytes, property_of
+from mqbroker.wire.property_section import PropertyReader, properties_bytes
 
 REMEMBERED_MAX: Final = 8192  # by all filters together: some 3 MiB
 REMEMBERED_BYTES_MAX: Final = 256  # of properties; what is longer is looked at each time
 DECODED_LOOKS: Final = 4  # what a look at a message costs of which more than its application properties is asked for
+LOOK_BYTES: Final = 1024  # of what lies before a body: so many more cost as much as one look more
 
 
 class Candidate:
     """A message that filters are asked about: what one of them had found out, the others know."""
 
-    __slots__ = ("_has_looked", "_index", "_properties", "_view", "segment")
+    __slots__ = ("_has_looked", "_index", "_properties", "_reader", "_view", "segment")
 
     def __init__(self, segment: Segment, index: int) -> None:
         self.segment: Final = segment
         self._index: Final = index
         self._has_looked = False
         self._properties: bytes | None = None
+        self._reader: _Properties | None = None
         self._view: MessageView | None = None
 
     def properties(self) -> bytes | None:
@@ -39,6 +41,19 @@ class Candidate:
             self._properties = properties_bytes(self.segment.run, self._index)
             self._has_looked = True
         return self._properties
+
+    def reader(self, properties: bytes) -> _Properties:
+        """What reads single ones of its properties."""
+        if self._reader is None:
+            self._reader = _Properties(properties)
+        return self._reader
+
+    @property
+    def long_looks(self) -> int:
+        """What a look costs more where much lies before the body, in looks."""
+        if self._view is not None:
+            return self._view.head_size // LOOK_BYTES
+        return len(self._properties or b"") // LOOK_BYTES
 
     def view(self) -> MessageView:
         if self._view is None:
@@ -49,15 +64,15 @@ class Candidate:
 class _Properties:
     """A message for selectors that ask for application properties alone."""
 
-    __slots__ = ("_encoded",)
+    __slots__ = ("_reader",)
 
     def __init__(self, encoded: bytes) -> None:
-        self._encoded: Final = encoded
+        self._reader: Final = PropertyReader(encoded)
 
     def value_of(self, name: str) -> Any:
         """As a view has it."""
         # Half of a surrogate pair is in no message: such a name is a key that none has.
-        return property_of(self._encoded, name.encode("utf-8", "surrogatepass"))
+        return self._reader.value_of(name.encode("utf-8", "surrogatepass"))
 
 
 class MessageFilter:
@@ -78,15 +93,15 @@ class MessageFilter:
             properties = candidate.properties()
             if properties is not None:
                 verdict = self._verdicts.get(properties)
-                return self._judged(self._selector, properties) if verdict is None else verdict
+                return self._judged(self._selector, candidate, properties) if verdict is None else verdict
         return self._filter.matches(candidate.view())
 
     def forget(self) -> None:
         """What was remembered is found out again."""
         self._verdicts = {}
 
-    def _judged(self, selector: Selector, properties: bytes) -> bool:
-        verdict = selector.matches(_Properties(properties))
+    def _judged(self, selector: Selector, candidate: Candidate, properties: bytes) -> bool:
+        verdict = selector.matches(candidate.reader(properties))
         if len(properties) <= REMEMBERED_BYTES_MAX:
             _REMEMBERED.add()
             self._verdicts[properties] = verdict

@@ -75,6 +75,14 @@ class MessageView:
             return self._part("message_annotations").get(name[len(ANNOTATION_PREFIX) :])
         return self._part("application_properties").get(name)
 
+    @property
+    def head_size(self) -> int:
+        """How many bytes lie before the body, as far as was looked: what is decoded lies there."""
+        found = self._sections
+        if not isinstance(found, Sections):
+            return 0
+        return found.body if found.body >= 0 else found.end
+
     # -- for the broker ------------------------------------------------------------------------------------------------
 
     @property
