@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from mqctl.commands.inventory_check import doubts_in
 from mqctl.commands.plan import Plan, show
 from mqctl.declare import InventoryOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import choose, load_all
+from mqctl.inventory_faults import doubts_in
 from mqctl.main import COMMANDS, execute, make_app, wanted
 from mqctl.output import Format, OutputShape
 from mqctl.world import real_world

@@ -10,11 +10,11 @@ import typer
 from mqbroker.config.inventory import host_variables
 
 from mqctl import graph, inventory
-from mqctl.commands.inventory_check import faults_of
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
+from mqctl.inventory_faults import faults_of
 from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World
 

@@ -23,7 +23,6 @@ from mqctl.certificates.issuing import (
     provided_digests,
 )
 from mqctl.certificates.names import nodes_of
-from mqctl.commands.inventory_check import checked, doubts_in, tell
 from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import managed, variables_of
 from mqctl.declare import ReaderOptions
@@ -32,6 +31,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked, doubts_in, tell
 from mqctl.left_over import LeftOver, left_overs
 from mqctl.observe import observe
 from mqctl.output import Column, OutputShape, Rows, counted, write

@@ -11,11 +11,11 @@ import typer
 from mqctl import complete
 from mqctl.bundle.find import bundle_folder
 from mqctl.certificates.issuing import folder_of
-from mqctl.commands.inventory_check import checked
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import Unreachable
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
 from mqctl.multicast import Heard, probe
 from mqctl.multicast_matrix import drawn
 from mqctl.output import Column, Format, Rows, write

@@ -18,7 +18,6 @@ from mqctl.certificates.folder import Folder
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands import status
-from mqctl.commands.inventory_check import checked
 from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
@@ -26,6 +25,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
 from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.plan import BY_HAND, Change

@@ -13,7 +13,6 @@ from mqctl import confirm
 from mqctl.certificates.authority import Span
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
-from mqctl.commands.inventory_check import checked
 from mqctl.commands.plan import Plan
 from mqctl.commands.preflight import BundleOptions, bundle_of, draw
 from mqctl.commands.rollout import MARK, TakeOver, batch_of, carry_out, require_no_hand, untouched
@@ -22,6 +21,7 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
 from mqctl.multicast import probe
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.run import Play

@@ -23,7 +23,6 @@ from mqctl.certificates.issuing import (
     row_of,
 )
 from mqctl.certificates.names import InstanceNames, nodes_of
-from mqctl.commands.inventory_check import checked
 from mqctl.commands.tls_init import COLUMNS, SCHEMA, Days
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.desired import address_of
@@ -31,6 +30,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
 from mqctl.observe import observe
 from mqctl.output import Rows, counted, write
 from mqctl.plan import Seen

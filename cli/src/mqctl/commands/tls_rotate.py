@@ -10,13 +10,13 @@ import typer
 from mqctl.certificates.authority import Span, new_authority
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step, no_authority
 from mqctl.certificates.issuing import AUTHORITY_DAYS, digests, folder_of
-from mqctl.commands.inventory_check import checked
 from mqctl.commands.tls_init import Permit
 from mqctl.commands.tls_issue import HostsOptions, issue_for, managed
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
 from mqctl.observe import observe
 from mqctl.world import World
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from mqctl import confirm
-from mqctl.commands.inventory_check import checked
 from mqctl.commands.rollout import TakeOver, report, report_interrupted
 from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.inventory_faults import checked
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
 
