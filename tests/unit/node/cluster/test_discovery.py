@@ -234,6 +234,26 @@ def test_of_three_processes_with_one_id_the_earliest_goes_on() -> None:
     assert [stage.admin("health")["has_yielded"] for stage in air.stages.values()] == [False, True, True]
 
 
+def test_of_two_processes_with_one_id_the_one_of_a_higher_term_goes_on() -> None:
+    """Though it is the later one, and both know each other by announcements alone."""
+    air, of = Air(), options("two")
+    later = air.add("two", replace(of, journal=replace(of.journal, journal_file_size_bytes=16_384)))
+    assert [said.term for said in announced(later)] == [0]
+    later.disk.term = 3
+    while later.broker.journal.segments_count == 1:
+        later.admin("send", address="orders", messages=[{"body": "x" * 3000, "durable": True}])
+    later.crash()
+    del air.stages["two"]
+    earlier = air.add("one", node=1)
+    air.wait(500)
+    air.stages["two"], later.now_ns = later, earlier.now_ns
+    later.network_effects.clear()
+    later.start()
+    assert {said.term for said in announced(later)} == {3}
+    air.wait(20_000)
+    assert [stage.admin("health")["has_yielded"] for stage in (earlier, later)] == [True, False]
+
+
 def test_recordings_of_an_earlier_process_never_make_a_node_yield() -> None:
     """All that it has ever said, in order and for as long as it took: there is nobody behind it who hears us."""
     air = Air()
