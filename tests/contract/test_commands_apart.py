@@ -14,9 +14,9 @@ PACKAGE = "mqctl.commands"
 # Who takes, and of whom.
 SHARED = frozenset((
     ("dev_down", "dev_up"), ("dev_status", "status"), ("dev_up", "dev_status"), ("health", "status"),
-    ("init", "tls_init"), ("message_browse", "receive"), ("plan", "preflight"), ("plan", "tls_issue"),
-    ("rollout", "plan"), ("rollout", "preflight"), ("rollout", "status"), ("rollout", "tls_issue"),
-    ("scale_up", "plan"), ("scale_up", "preflight"), ("scale_up", "rollout"), ("scale_up", "tls_issue"),
+    ("init", "tls_init"), ("message_browse", "receive"), ("plan", "tls_issue"),
+    ("rollout", "plan"), ("rollout", "status"), ("rollout", "tls_issue"),
+    ("scale_up", "plan"), ("scale_up", "rollout"), ("scale_up", "tls_issue"),
     ("tls_issue", "tls_init"), ("tls_rotate", "tls_init"), ("tls_rotate", "tls_issue"), ("tls_show", "tls_init"),
     ("tls_show", "tls_issue"), ("uninstall", "rollout"),
 ))  # fmt: skip

@@ -17,7 +17,7 @@ from mqbroker.config.inventory import host_variables
 from mqctl.errors import CommandError, Unreachable
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, findings_of, groups_of, places_of
+from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, drawn, findings_of, groups_of, places_of
 from mqctl.nodes import shell
 from mqctl.progress import counting
 from mqctl.remote_program import command_of
@@ -154,3 +154,10 @@ class Talk:
     def close(self) -> None:
         """The program ends when it hears nothing more."""
         self._stream.close()
+
+
+def draw(heard: Heard, out: Any) -> None:
+    """The matrix of each group, below the findings. `out` is a text file."""
+    is_ascii = not (getattr(out, "encoding", None) or "").lower().replace("-", "").startswith("utf8")
+    for group in heard.groups:
+        out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")

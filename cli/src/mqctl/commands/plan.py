@@ -10,6 +10,7 @@ from typing import Any
 from mqbroker.config.variables import LOOPBACK
 from rich.console import Console
 
+from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import Manifest, read_whole
 from mqctl.certificates.folder import Folder, no_authority
 from mqctl.certificates.issuing import (
@@ -23,7 +24,6 @@ from mqctl.certificates.issuing import (
     provided_digests,
 )
 from mqctl.certificates.names import nodes_of
-from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import managed, variables_of
 from mqctl.declare import ReaderOptions
 from mqctl.desired import address_of, unit_template, wanted_of

@@ -8,35 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import complete
-from mqctl.bundle.find import bundle_folder
+from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.certificates.issuing import folder_of
-from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.declare import ReaderOptions
 from mqctl.errors import Unreachable
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.multicast import Heard, probe
-from mqctl.multicast_matrix import drawn
+from mqctl.multicast import Heard, draw, probe
 from mqctl.output import Column, Format, Rows, write
 from mqctl.playbook.events import HostRun, RunState
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 
 COLUMNS = (Column("host"), Column("level"), Column("check"), Column("message"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BundleOptions(InventoryOptions):
-    """A command that needs the bundle."""
-
-    bundle: Annotated[
-        str, typer.Option(help="Folder of the bundle. [default: mq_bundle, the one of this version in dist]")
-    ] = ""
-    limit: Annotated[
-        str,
-        typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
-    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +63,6 @@ def _play(world: World, options: Options, cluster: InventoryCluster, hosts: Sequ
     return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
 
 
-def draw(heard: Heard, out: Any) -> None:
-    """The matrix of each group, below the findings. `out` is a text file."""
-    is_ascii = not (getattr(out, "encoding", None) or "").lower().replace("-", "").startswith("utf8")
-    for group in heard.groups:
-        out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
-
-
 def rows_of(state: RunState, heard: Heard) -> list[dict[str, Any]]:
     """The rows of all hosts: what the playbook found, then what the probes did."""
     rows = []
@@ -104,13 +82,6 @@ def verdict_of(state: RunState, rows: list[dict[str, Any]]) -> Exit:
     if levels & {"error", "failed"}:
         return Exit.FAILED
     return Exit.DEGRADED if "unreachable" in levels else verdict(state)
-
-
-def bundle_of(world: World, options: BundleOptions, cluster: InventoryCluster) -> str:
-    """--bundle, else mq_bundle of the inventory, else what `bundle build` made."""
-    named = options.bundle or next((str(one.variables["mq_bundle"]) for one in cluster.hosts
-                                    if one.variables.get("mq_bundle")), "")  # fmt: skip
-    return str(bundle_folder(named or None, world.cwd))
 
 
 def findings(host: HostRun) -> list[dict[str, Any]]:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import canary, confirm, settled
+from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import read
 from mqctl.certificates.authority import Span
 from mqctl.certificates.folder import Folder
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands import status
-from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from mqctl import confirm
+from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.certificates.authority import Span
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands.plan import Plan
-from mqctl.commands.preflight import BundleOptions, bundle_of, draw
 from mqctl.commands.rollout import MARK, TakeOver, batch_of, carry_out, require_no_hand, untouched
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
@@ -22,7 +22,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.multicast import probe
+from mqctl.multicast import draw, probe
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.run import Play
 from mqctl.world import World
