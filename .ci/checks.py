@@ -349,6 +349,9 @@ def execute(command: Command, environ: Mapping[str, str], silence_s_max: float, 
         end(process)
         raise
     finally:
+        # What it left in its group would take time from the parts that follow, and hold ports that they want.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         relay.finish()
     return f"{shown(command)}: {complaint}" if complaint else ""
 

@@ -146,6 +146,15 @@ def test_what_a_command_leaves_behind_with_its_output_holds_nothing_up(
     assert took_s < PATIENCE_S, "it waited for what was left behind"
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_nothing_of_the_group_of_a_command_outlives_it(checks: ModuleType, scratch: Path, code: int) -> None:
+    leaves = "import subprocess, sys; open('child', 'w').write(str(subprocess.Popen(['sleep', '600']).pid))"
+    outcome = checks.run(checks.Part("quick", (python(f"{leaves}; sys.exit({code})"),)), os.environ)
+    assert (outcome.passed, outcome.failed) == ((0, 1) if code else (1, 0))
+    child = Path("/proc", (scratch / "child").read_text(), "cmdline")
+    wait_until(lambda: not _is_sleeping(child))
+
+
 def test_a_part_is_silent_for_longer_than_any_test_of_it_may_take(checks: ModuleType) -> None:
     """Else the limit of the part ends what the limit of the test leaves alone, without saying which test it was."""
     default_s = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["timeout"]
