@@ -363,9 +363,3 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         "mqbroker.node.amqp.address_end.AddressEnd._bind_again", lambda end, peer, event: True
     ),
 }
-
-# Histories that found those that only few do.
-FOUND_BY: dict[str, tuple[int, ...]] = {
-    "the newest of what is kept is not given": (1157, 1237),
-    "a sender whose queue was deleted sends to nobody": (4003, 4011, 4017),
-}

@@ -143,20 +143,4 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
 }
 
-# Histories that found those that only few do.
-FOUND_BY: dict[str, int] = {
-    "the source is answered before the disk": 11,
-    "what is sent again is taken again": 71,
-    "a lost link loses what was on it": 26,
-    "nothing is redistributed": 2,
-    "a late consumer elsewhere finds nothing": 2,
-    "redistribution waits for the wall clock": 53,
-    "subscriptions behind a lost link are skipped": 89,
-    "only the last arrivals are known": 148,
-    "arrivals are forgotten at a restart": 78,
-    "redistribution forgets deliveries": 11,
-    "store-and-forward queues are not durable": 3,
-    "one copy for all subscriptions of a node": 7,
-    "pins are forgotten at a restart": 3,
-}
 GROUP_BUGS = ("groups go the ordinary way", "pins are forgotten at a restart")  # seen only where there are groups

@@ -59,7 +59,7 @@ class ClusterFaults:
         """Who is down comes back soon."""
         for node in self.nodes:
             if not node.is_up:
-                self._revive(node)
+                self.revive(node)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -69,21 +69,23 @@ class ClusterFaults:
     def _crash(self, *, power_cut: bool) -> None:
         node = self._node()
         node.crash(power_cut=power_cut)
-        self._revive(node)
+        self.revive(node)
 
     def _crash_loop(self) -> None:
         """A node falls again and again, some of the times before it has said anything."""
         node = self._node()
         for number in range(5):
             self.world.after(number * 250, lambda: node.crash(power_cut=self.world.rng.random() < 0.5))
-            self.world.after(number * 250 + 1, lambda: self._revive(node, self.world.rng.random() * 240))
+            self.world.after(number * 250 + 1, lambda: self.revive(node, self.world.rng.random() * 240))
 
     def _clean_stop(self) -> None:
         node = self._node()
         node.stop()
-        self._revive(node)
+        self.revive(node)
 
-    def _revive(self, node: ClusterNode, delay_ms: float | None = None) -> None:
+    def revive(self, node: ClusterNode, delay_ms: float | None = None) -> None:
+        """Start it again a little later, or after so long."""
+
         def start() -> None:
             if not node.is_up:
                 for history in self.histories:

@@ -78,10 +78,8 @@ class ClusterSimulation:
         self.network = Network(self.world)
         self.history = self.history_type(is_several_nodes=True)
         rng = self.world.rng
-        count = rng.choice(SIZES)
-        self.shape = shape_of(rng, count)
-        self.mode = rng.choice(MODES)
-        self.book = Book() if random.Random(f"groups {seed}").random() < GROUPED_SHARE else None
+        count, self.shape, self.mode = self.laid_out(rng)
+        self.book = Book() if self.has_groups else None
         faults = Faults(write_error=rng.choice((0, 0, 0.002)), sync_error=rng.choice((0, 0, 0.002)))
         self.nodes = [self._node(number, count, faults) for number in range(count)]
         self.queues = [f"node0-q{number}" for number in range(rng.choice((1, 2)))]
@@ -90,11 +88,35 @@ class ClusterSimulation:
         self.clients: list[Client] = []
         self.subscriptions: list[Subscription] = []
         self.publishers: list[Publisher] = []
-        if rng.random() < 0.3:
+        if self.has_topic:
             self._subscribe()
         self._populate()
         histories = [self.history, *(each.history for each in (*self.subscriptions, *self.publishers))]
         self.faults = ClusterFaults(self.network, self.nodes, histories)
+
+    def laid_out(self, rng: random.Random) -> tuple[int, str, str]:
+        """How many nodes, how they hang together, and how they share messages out."""
+        count = rng.choice(SIZES)
+        return count, shape_of(rng, count), rng.choice(MODES)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether groups are kept together; asked once."""
+        return random.Random(f"groups {self.seed}").random() < GROUPED_SHARE
+
+    @property
+    def has_topic(self) -> bool:
+        """Whether there is one; asked once."""
+        return self.world.rng.random() < 0.3
+
+    @property
+    def compares_shares(self) -> bool:
+        """Whether nodes are looked at at the end for how they share out; asked once."""
+        return self.world.rng.random() < 0.25
+
+    def plan(self) -> None:
+        """What happens to nodes and to the network, and when."""
+        self.faults.plan(BUSY_MS)
 
     def _node(self, number: int, count: int, faults: Faults) -> ClusterNode:
         rng = self.world.rng
@@ -153,7 +175,7 @@ class ClusterSimulation:
 
     def run(self) -> ClusterVerdict:
         """The history from beginning to end."""
-        self.faults.plan(BUSY_MS)
+        self.plan()
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
             self.faults.revive_all()
@@ -171,7 +193,7 @@ class ClusterSimulation:
         violations = self.history.check_drained(left) + self._where() + owed(self.subscriptions, 0)
         violations += self._groups_found()
         is_alike = None
-        if self.mode != "OFF_WITH_REDISTRIBUTION" and self.world.rng.random() < 0.25:
+        if self.mode != "OFF_WITH_REDISTRIBUTION" and self.compares_shares:
             unequal = check_shares(self.world, self.nodes)
             violations, is_alike = violations + unequal, not unequal
         stores = [node.broker.store for node in self.nodes]

@@ -57,9 +57,7 @@ class SimDisk:
         self._segment = -1
         self.synced_position = 0
         self._has_failed = self._has_sync_failed = False
-        self._is_cache_ahead = (
-            False  # a sync failed: the process sees what is not on disk, and no sync will change that
-        )
+        self.is_cache_ahead = False  # a sync failed: the process sees what is not on disk, and no sync will change that
         self._fault_rng = random.Random(f"{faults.seed} {node_id.hex()}")  # of its own as well
         self._flip_rng = random.Random(0)  # of its own, so that a history is the same with flips and without
         self.flips: Counter[str] = Counter()  # by how they were found
@@ -157,7 +155,7 @@ class SimDisk:
             # The kernel takes these pages for clean. Some are on disk, and nobody will write the others.
             self._keep_sectors(self._fault_rng, is_torn=True)
             self._writes.clear()
-            self._is_cache_ahead = True
+            self.is_cache_ahead = True
             return
         if not power_cut:
             self._sync()
@@ -202,7 +200,7 @@ class SimDisk:
         """What recovery makes of the files; its cuts are carried out as `io/` does. Raises DiskFailed without room."""
         self._writes.clear()
         self._has_failed = self._has_sync_failed = False
-        seen = self.cached if self._is_cache_ahead else self.stable
+        seen = self.cached if self.is_cache_ahead else self.stable
         files = {n: bytes(content) for n, content in sorted(seen.items())}
         for _ in range(self.faults.flips if files else 0):
             self.flips[flip(files, partial(self._recover, leave), self._flip_rng)] += 1
@@ -211,7 +209,7 @@ class SimDisk:
             self._cut_some(recovered.cuts)
             self.found_no_room["start"] += 1
             raise DiskFailed("ENOSPC at a start")
-        self._is_cache_ahead = False
+        self.is_cache_ahead = False
         if recovered.unproven is not None:
             number, start, stop = recovered.unproven
             self.stable[number][start:stop] = files[number][start:stop]
@@ -231,7 +229,7 @@ class SimDisk:
     def _cut_some(self, cuts: list[Cut]) -> None:
         """A cut writes zeros from its beginning on, as far as there is room."""
         for cut in cuts[:1]:
-            for files in (self.stable, self.cached) if self._is_cache_ahead else (self.stable,):
+            for files in (self.stable, self.cached) if self.is_cache_ahead else (self.stable,):
                 size = min(self._fault_rng.randrange(4) * SECTOR, len(files[cut.segment]) - cut.offset)
                 files[cut.segment][cut.offset : cut.offset + size] = bytes(size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,8 +132,8 @@ class Simulation:
             else:
                 self._populate(node)
         self._faults: list[tuple[str, Callable[[SimNode], None]]] = [
-            ("kill", lambda node: self._crash(node, power_cut=False)),
-            ("power cut", lambda node: self._crash(node, power_cut=True)),
+            ("kill", lambda node: self.crash(node, power_cut=False)),
+            ("power cut", lambda node: self.crash(node, power_cut=True)),
             ("crash loop", self._crash_loop),
             ("pause", lambda node: node.freeze(rng.random() * 400)),
             ("connection reset", self._reset),
@@ -161,9 +162,13 @@ class Simulation:
                     name = f"{queue}-p9{number}"
                     self.clients.append(Transactor(self.world, node, name, self.history, queue, rng.choice((10, 60))))
 
+    def drawn(self, rng: random.Random, address: str) -> Place:
+        """A place of this history."""
+        return drawn(rng, address)
+
     def _draw_places(self, node: str) -> list[Place]:
         rng = self.world.rng
-        places = [drawn(rng, f"{node}-q{number}") for number in range(rng.choice((1, 2)))]
+        places = [self.drawn(rng, f"{node}-q{number}") for number in range(rng.choice((1, 2)))]
         self.model.places.update({place.address: place for place in places})
         return places
 
@@ -183,7 +188,8 @@ class Simulation:
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
-    def _crash(self, node: SimNode, *, power_cut: bool) -> None:
+    def crash(self, node: SimNode, *, power_cut: bool) -> None:
+        """It falls, and is started again."""
         node.crash(power_cut=power_cut)
         self._revive(node)
 
@@ -202,7 +208,7 @@ class Simulation:
 
     def _crash_loop(self, node: SimNode) -> None:
         for number in range(3):
-            self.world.after(number * 60, lambda: self._crash(node, power_cut=True))
+            self.world.after(number * 60, lambda: self.crash(node, power_cut=True))
 
     def _any_pipe(self, node: SimNode) -> Pipe | None:
         pipes = list(node.pipes.values())
@@ -226,7 +232,8 @@ class Simulation:
         node.stop()
         self._revive(node)
 
-    def _plan_faults(self) -> None:
+    def plan_faults(self) -> None:
+        """Those of the whole history."""
         rng = self.world.rng
         for _ in range(rng.choice((0, 3, 10))):
             name, fault = rng.choice(self._faults)
@@ -241,7 +248,7 @@ class Simulation:
             request, node = rng.choice((person.purge, person.move, person.retry)), rng.choice(self.nodes)
             self.world.after(rng.random() * BUSY_MS, partial(request, node))
 
-    def _plan_changes(self) -> None:
+    def plan_changes(self) -> None:
         """What one changes under clients that go on."""
         rng, changes = self.world.rng, Changes(self.model)
         for _ in range(rng.choice((1, 3, 6))):
@@ -260,11 +267,11 @@ class Simulation:
 
     def run(self) -> Verdict:
         """The history from beginning to end."""
-        self._plan_faults()
+        self.plan_faults()
         if self.kind == FEATURES:
             self._plan_requests()
         if has_changes(self.seed) and not self.KIND:
-            self._plan_changes()
+            self.plan_changes()
         if self._has_paging:
             self._plan_keeping()
         if has_full_disks(self.seed) and not self.KIND:

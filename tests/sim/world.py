@@ -202,6 +202,11 @@ class SimNode:
         self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
     @property
+    def unsynced(self) -> bool:
+        """Whether something is on its way to the disk."""
+        return bool(self._appends) or self._is_committing
+
+    @property
     def at(self) -> At:
         """Now, as its clocks have it."""
         return At(self.world.now_ns, self.world.at.wall_ms + self.skew_ms)

@@ -54,7 +54,7 @@ class WornDisks(Simulation):
         self.disks.append(disk)
         held: Any = disk
         node.disk = held
-        life = partial(self._crash, node, power_cut=True)
+        life = partial(self.crash, node, power_cut=True)
         disk.files.when_off = lambda: self.world.after(0, life)  # it may not have been a commit that met it
         return node
 
@@ -64,8 +64,8 @@ class WornDisks(Simulation):
         for queue in sorted({each.queue for each in self.clients if isinstance(each, Producer) and each.node is node}):
             self.clients.append(Consumer(self.world, node, f"{queue}-c9", self.history, queue, is_drain=True))
 
-    def _plan_faults(self) -> None:
-        super()._plan_faults()
+    def plan_faults(self) -> None:
+        super().plan_faults()
         self.world.after(BUSY_MS + 500, self._relent)
         for _ in range(self.chance.choice((2, 4, 8))):
             node, at_ms = self.chance.choice(self.nodes), self.chance.random() * BUSY_MS
@@ -82,7 +82,7 @@ class WornDisks(Simulation):
             files.is_lying = True
             self.world.after(chance.random() * 300, partial(setattr, files, "is_lying", False))
         power_cut = chance.random() < 0.7
-        self.world.after(chance.random() * 300, lambda: self._crash(node, power_cut=power_cut))
+        self.world.after(chance.random() * 300, lambda: self.crash(node, power_cut=power_cut))
 
     def _relent(self) -> None:
         for disk in self.disks:

@@ -28,6 +28,7 @@ def test_pieces_are_all_seeds_and_none_twice(soak: ModuleType) -> None:
     assert soak.pieces("simulation", (), 7, 0) == []
 
 
+@pytest.mark.slow
 def test_histories_are_counted_and_what_fails_ends_with_one(
     soak: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
     assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1006"
     assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
     assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1005000"
+    assert turns["planted bugs"].again == "python -m tests.sim.search --seconds 100 --from 1012000"
     assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1008"
     assert soak.turn_of(len(soak.TURNS) + 6, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
 

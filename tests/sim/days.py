@@ -1,0 +1,37 @@
+"""Which seeds a run takes: others each day on which something was committed, so that fixed counts see more in time.
+
+The day is that of the newest commit, so a commit has the same seeds wherever and whenever it is tested. SIM_DAY says
+another one. Seeds that once failed are taken every day (REGRESSIONS).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+DAY_S = 86_400
+
+
+def day() -> int:
+    """Days since 1970; 0 where there is no history to ask."""
+    if said := os.environ.get("SIM_DAY"):
+        return int(said)
+    command = ["git", "log", "-1", "--format=%ct"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False
+        )
+    except FileNotFoundError:
+        return 0
+    return int(done.stdout) // DAY_S if done.returncode == 0 and done.stdout.strip() else 0
+
+
+DAY = day()
+
+
+def of_today(seeds: Sequence[int], count: int, today: int = DAY) -> Sequence[int]:
+    """So many of them, the next ones each day; once all were taken, it begins again."""
+    first = today % (len(seeds) // count) * count
+    return seeds[first : first + count]
