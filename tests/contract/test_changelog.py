@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = Path(sys.executable).parent / "antsibull-changelog"
 
 
+@pytest.mark.slow
 def test_fragments_and_changelog_are_well_formed() -> None:
     for action in ("lint", "lint-changelog-yaml"):
         arguments = [str(ROOT / "changelogs" / "changelog.yaml")] if action == "lint-changelog-yaml" else []

@@ -71,6 +71,7 @@ def test_whoever_does_is_found(source: str) -> None:
     assert list(asked(ast.parse(source), {"AddressEnd", "Relay", "CoordinatorEnd"}))
 
 
+@pytest.mark.slow
 def test_credit_is_given_again_in_one_place() -> None:
     """`Peer.replenish` asks whether half of the credit is used, and nothing else of the broker does."""
     places = {
@@ -82,6 +83,7 @@ def test_credit_is_given_again_in_one_place() -> None:
     assert places == {"node/amqp/peer.py:replenish"}
 
 
+@pytest.mark.slow
 def test_links_are_ended_outside_of_their_events_in_one_place() -> None:
     """`Peer.detach` ends a link and acts on what that makes, and nothing else does both."""
     places = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
+
 from tests.support.mutators import ROOMS, Function, files_of, functions, unanswered
 
 # Called by `Broker.step` itself, where no bytes are looked at: all counts as touched there.
@@ -77,6 +79,7 @@ def is_exempt(function: Function) -> bool:
     return function.key in EXEMPT or function.key.partition(":")[0] in EXEMPT
 
 
+@pytest.mark.slow
 def test_every_mutator_says_that_it_touches() -> None:
     silent = [each for each in found()[1] if not is_exempt(each)]
     assert not [f"{each.key}: {each.mutations}" for each in silent]

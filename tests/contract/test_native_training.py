@@ -133,6 +133,7 @@ def test_classes_of_fields_are_there_when_a_compiled_module_is_imported(module: 
     assert [each for each in heads if not hasattr(code, each[2]) and not hasattr(builtins, each[2])] == []
 
 
+@pytest.mark.slow
 def test_it_always_runs_the_same_way() -> None:
     assert calls("0") == calls("1", SLOWER)
     assert sum(calls("0").values()) > 100_000

@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 NOT_TO_HAPPEN_S_MAX = 1.0  # up to here a wait is one for what must not happen
 GUARD_S_MIN = 60.0
@@ -91,6 +93,7 @@ def is_clock_span(node: ast.expr) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_waits_are_long_and_nothing_is_judged_by_the_clock() -> None:
     trees = {name: ast.parse((ROOT / name).read_text()) for name in files()}
     assert len(trees) > 400

@@ -127,6 +127,7 @@ def choices(program: list[str]) -> set[str]:
     return set(lines) if "COMMAND" in usage or "ACTION" in usage else set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_exist(document: Path) -> None:
     faults = [f"{' '.join(words)}: {why}" for words in commands(document.read_text()) if (why := wrong(words))]

@@ -100,6 +100,7 @@ def test_sizes(file: Path) -> None:
     assert [fault for fault in faults(file) if fault.split(" has ")[0] not in OVER] == []
 
 
+@pytest.mark.slow
 def test_exemptions_are_needed_and_have_reasons() -> None:
     over = {fault.split(" has ")[0] for file in FILES for fault in faults(file)}
     assert sorted(set(OVER) - over) == []

@@ -132,6 +132,7 @@ def test_logins(stage: Stage, login: str) -> None:
     assert is_served(stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(LIVES)))
 def test_each_frame_where_it_belongs(stage: Stage, number: int) -> None:
     before = tape_after(min(number, 6))
@@ -140,6 +141,7 @@ def test_each_frame_where_it_belongs(stage: Stage, number: int) -> None:
     assert is_served(stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", range(7))
 def test_each_frame_in_each_state(stage: Stage, state: int) -> None:
     """Whole, and cut off at each byte with a size that fits."""

@@ -116,6 +116,7 @@ def against(far: FalseNode, before: list[bytes], last: bytes) -> None:
             kept.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(NODE_TAPE)))
 def test_a_node_outlives_each_frame_of_the_one_it_dialled(far: FalseNode, number: int) -> None:
     frame = NODE_TAPE[number]
@@ -208,6 +209,7 @@ class Alone:
         self.machine.step(list(given), Time(self.now_ns, 1))
 
 
+@pytest.mark.slow
 def test_an_application_connects_again() -> None:
     """Whatever a broker says but that the login is refused."""
     for number, frame in enumerate(APP_TAPE):

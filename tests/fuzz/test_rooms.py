@@ -32,6 +32,7 @@ def broken(room: Room) -> list[bytes]:
     return list(dict.fromkeys(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_value_or_the_fault_of_the_room(name: str) -> None:
     room, thinner = ROOMS[name], THINNER.get(name, 1)
@@ -54,6 +55,7 @@ def test_what_is_valid_is_taken() -> None:
         assert taken.values >= len(room.valid) - 1, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_numbers_at_their_bounds_in_records_of_a_journal(part: int) -> None:
     """A number from which others are counted on would make the node fail at its next message."""

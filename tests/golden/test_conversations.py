@@ -11,6 +11,7 @@ from tests.golden.conversation import DASHES, play
 FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_conversation(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
 WITH_CLIENTS = Path(__file__).parents[1] / "foreign" / "test_cluster_scenarios.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_scenario(file: Path) -> None:
     text = file.read_text(encoding="utf-8")

@@ -39,6 +39,7 @@ def test_purge_drops_all_but_what_is_in_delivery() -> None:
     assert site.bodies("orders") == ["one"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["queue-purge", "messages-move"])
 def test_a_step_deals_with_a_small_piece_of_messages_that_are_unlike(operation: str) -> None:
     site, stage, count = Site(), Stage(options_with()), 1000

@@ -160,6 +160,7 @@ class Script:
         return whole + frames.frame(Detach(handle, True), channel=channel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(14))
 def test_cuts_change_nothing(seed: int) -> None:
     data = Script(seed).data
@@ -180,6 +181,7 @@ def check_acceptances(outcome: Outcome) -> None:
     assert set(outcome.accepted.values()) <= {1}
 
 
+@pytest.mark.slow
 def test_scripts_contain_what_they_are_meant_to() -> None:
     answers = Counter(answer for seed in range(14) for answer in play(Script(seed).data, []).answers)
     for wanted in ("amqp:link:message-size-exceeded", "amqp:invalid-field", "amqp:session:unattached-handle"):

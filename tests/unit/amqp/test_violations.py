@@ -491,6 +491,7 @@ def test_unfinished_messages_of_all_links_are_bounded_together(stage: Stage) -> 
     assert connection.partial_bytes == 0
 
 
+@pytest.mark.slow
 def test_many_empty_pieces_are_bounded(stage: Stage) -> None:
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender() + loose(b"", delivery_id=0, delivery_tag=b"t", more=True))

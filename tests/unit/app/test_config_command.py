@@ -151,6 +151,7 @@ def test_reference_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out) == reference.schema()
 
 
+@pytest.mark.slow
 def test_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m mqbroker.app.main config reference | head -c 10"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S, check=True)

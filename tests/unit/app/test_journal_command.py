@@ -267,6 +267,7 @@ def test_an_export_that_fails_leaves_no_file_and_may_be_repeated(
     assert main(words) == exits.DONE
 
 
+@pytest.mark.slow
 def test_an_export_is_utf8_whatever_the_locale_says(tmp_path: Path) -> None:
     data = made(tmp_path / "d", name="ünïcode")
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -96,6 +96,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     return Place(tmp_path, is_promised=request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_file_cut_off_anywhere_is_refused_or_means_the_same(place: Place, is_whole: bool) -> None:
     for cut in range(len(place.text)):
@@ -108,6 +109,7 @@ def test_a_file_cut_off_anywhere_is_refused_or_means_the_same(place: Place, is_w
     assert place.reload(place.text).options == place.options
 
 
+@pytest.mark.slow
 def test_what_was_changed_at_its_beginning_and_cut_off_behind_is_refused(tmp_path: Path) -> None:
     """Nobody has written its end so far, and what is in force is longer."""
     place = Place(tmp_path, is_promised=False)
@@ -124,6 +126,7 @@ def test_what_was_changed_at_its_beginning_and_cut_off_behind_is_refused(tmp_pat
     assert "lacks the last table of what is in force, metrics ''" in place.reload(changed).faults[0]
 
 
+@pytest.mark.slow
 def test_a_file_that_says_in_its_middle_that_it_ends_does_not(tmp_path: Path) -> None:
     place = Place(tmp_path, is_promised=True)
     text = place.text.replace("[[addresses]]", f"{END}\n[[addresses]]")
@@ -197,6 +200,7 @@ def test_what_is_taken_away_on_purpose_goes(place: Place) -> None:
     assert place.reload(f"{shorter}# as it is\n{END}\n").options == found.options
 
 
+@pytest.mark.slow
 def test_users_stay_where_their_file_is_gone_or_not_whole(place: Place) -> None:
     users = {"bob": make_verifier("a long password", b"0123456789abcdef", ("client",))}
     users_file.write(place.users, users)

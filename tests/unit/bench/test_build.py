@@ -60,6 +60,7 @@ def test_what_is_no_python_of_this_version_is_refused(tmp_path: Path) -> None:
         build.use_python(other, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_start_finds_bytecode_as_that_of_an_installed_package_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ def test_the_row_is_for_ours_alone_and_short_for_once() -> None:
     assert rows.chosen(["bystander"]) == rows.Choice(fresh=rows.BESIDE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_narrow", [False, True])
 def test_only_then_has_the_broker_the_bounds_of_the_cases(is_narrow: bool, tmp_path: Path) -> None:
     peer = peers.make("mqops", tmp_path / "one")

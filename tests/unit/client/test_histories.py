@@ -105,6 +105,7 @@ class History:
             self.app.wait(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_lost_and_nothing_is_doubled(seed: int) -> None:
     history = History(seed)

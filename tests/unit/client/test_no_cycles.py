@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from itertools import count
 
+import pytest
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.client.inputs import Begin, CloseEnd, Finish, OpenReceiver, OpenSender, Post, Shut
 from mqbroker.client.options import ReceiverTerms, SenderTerms
@@ -47,6 +48,7 @@ def close(handle: int) -> CloseEnd:
     return CloseEnd(handle, True, next(TOKENS))
 
 
+@pytest.mark.slow
 def test_links_that_are_closed_refused_or_lost_leave_nothing_to_look_for() -> None:
     app = connected()
     with nothing_to_collect():
@@ -62,6 +64,7 @@ def test_links_that_are_closed_refused_or_lost_leave_nothing_to_look_for() -> No
         forget(app)
 
 
+@pytest.mark.slow
 def test_connections_and_transactions_leave_nothing_to_look_for() -> None:
     app = connected()
     broker = app.stage.broker  # of the life before
@@ -88,6 +91,7 @@ def receiver_links() -> list[ReceiverLink]:
     return [each for each in gc.get_objects() if isinstance(each, ReceiverLink) and each.is_ours]
 
 
+@pytest.mark.slow
 def test_a_link_that_is_opened_again_at_once_keeps_none_of_those_before() -> None:
     others = receiver_links()  # of other tests
     app = connected()

@@ -101,6 +101,7 @@ def flooded(odd: Odd, data: bytes) -> list[int]:
         assert len(spent) < STEPS_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOODS)
 def test_a_step_works_for_a_flood_within_its_bound(kind: str) -> None:
     odd, _ = with_receiver(credit=1 << 20)
@@ -148,6 +149,7 @@ def test_a_frame_that_is_larger_than_what_may_wait_is_read_to_its_end() -> None:
     assert not odd.of(effects.PauseReading)
 
 
+@pytest.mark.slow
 def test_who_does_not_read_is_answered_up_to_a_bound() -> None:
     odd, _ = with_receiver()
     asked = flow(None, echo=True)

@@ -82,6 +82,7 @@ numbers = st.integers(0, n.VERSION_MAX)
 versions = st.builds(n.Version, numbers, numbers, numbers)
 
 
+@pytest.mark.slow
 @given(
     st.one_of(
         st.builds(n.BindingAdded, texts, texts, st.sampled_from(["anycast", "multicast"]), texts, st.just(NODE),

@@ -68,6 +68,7 @@ def is_within(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @given(PATTERNS, st.lists(st.sampled_from(["a", "b", "", "c"]), min_size=1, max_size=6))
 @settings(max_examples=1000)
 def test_a_pattern_matches_what_its_automaton_takes(pattern: list[str], words: list[str]) -> None:
@@ -94,6 +95,7 @@ def do_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(PATTERNS, PATTERNS)
 @settings(max_examples=1000)
 def test_what_includes_and_what_overlaps_is_what_automata_say(one: list[str], other: list[str]) -> None:
@@ -106,6 +108,7 @@ def check_includes(wide: list[str], narrow: list[str]) -> None:
         assert includes(wide, narrow) is is_within(tuple(narrow), tuple(wide)), (wide, narrow)
 
 
+@pytest.mark.slow
 def test_what_includes_and_what_overlaps_among_all_short_patterns() -> None:
     for one, other in product(SHORT, repeat=2):
         check_includes(one, other)
@@ -120,12 +123,14 @@ def check_narrower_first(one: list[str], other: list[str]) -> None:
         assert generality(other) < generality(one), (one, other)
 
 
+@pytest.mark.slow
 @given(PATTERNS, PATTERNS)
 @settings(max_examples=1000)
 def test_the_narrower_pattern_goes_first(one: list[str], other: list[str]) -> None:
     check_narrower_first(one, other)
 
 
+@pytest.mark.slow
 @given(PATTERNS, st.data())
 @settings(max_examples=1000)
 def test_a_pattern_goes_before_what_is_made_of_it_by_widening(narrow: list[str], data: st.DataObject) -> None:

@@ -216,6 +216,7 @@ def test_a_session_that_goes_is_told_once_and_its_late_reply_is_dropped(run: Run
     run(scenario())
 
 
+@pytest.mark.slow
 def test_answers_that_nobody_reads_stop_the_requests(run: Runner, tmp_path: Path) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:

@@ -75,6 +75,7 @@ def test_growth_by_half_and_by_much_is_what_counts(resident: int, looked: int, d
     assert is_due(resident * MIB, looked * MIB) is due
 
 
+@pytest.mark.slow
 def test_objects_that_come_and_stay_are_not_looked_at_again_and_again(process: Process) -> None:
     held: list[list[int]] = []
     found = process.run(lambda: held.extend([number] for number in range(300_000)))

@@ -179,6 +179,7 @@ def test_a_slow_reader_blocks_and_unblocks(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_what_is_sent_arrives_in_its_order_also_when_the_socket_takes_a_part(run: Runner) -> None:
     """Into the socket while nothing is buffered, behind what is buffered, and into the socket again."""
     sizes = (2, 9_000, 6 << 20, 3, 300_000, 17)
@@ -309,6 +310,7 @@ def test_connections_over_the_bound_are_closed_at_once_and_told_once(run: Runner
     run(scenario())
 
 
+@pytest.mark.slow
 def test_running_out_of_descriptors_is_told_once_and_heals(run: Runner) -> None:
     async def scenario() -> None:
         core = ScriptedCore()

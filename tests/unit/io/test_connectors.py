@@ -163,6 +163,7 @@ def test_a_peer_that_never_shakes_hands_is_given_up(run: Runner, authority: Auth
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["close", "timeout", "halt"])
 @pytest.mark.parametrize("is_tls", [False, True])
 def test_an_attempt_may_be_given_up_at_any_turn_of_the_loop(

@@ -381,6 +381,7 @@ def test_a_full_disk_is_fatal_only_when_the_next_file_is_needed(tmp_path: Path) 
     assert "free space" in str(node.faults[0])
 
 
+@pytest.mark.slow
 def test_submit_waits_while_too_much_is_on_its_way(tmp_path: Path) -> None:
     files = SlowFiles()
     node = Node(tmp_path, files, disk_pending_bytes_max=64 << 10)

@@ -123,6 +123,7 @@ def test_a_client_that_ends_its_side_gets_its_answer(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_head_that_does_not_come_ends_the_connection(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_S_MAX", 0.1)
 
@@ -142,6 +143,7 @@ def test_a_head_that_does_not_come_ends_the_connection(run: Runner, monkeypatch:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_slow_reader_holds_up_nobody_and_is_cut_off(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "ANSWER_S_MAX", 0.6)
 

@@ -60,6 +60,7 @@ def test_heads(data: bytes, head: Head) -> None:
     assert outcomes(data, 1) == [head]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "status", "word"),
     [
@@ -112,6 +113,7 @@ def test_refusals(data: bytes, status: int, word: str) -> None:
     assert outcomes(data, 1) == [refused]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 @pytest.mark.parametrize("over", [-2, -1, 0, 1, 2])
 def test_the_bound_is_the_same_however_it_is_reached(end: bytes, over: int) -> None:

@@ -171,6 +171,7 @@ def test_the_timer_wakes_at_the_time_and_not_before(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_an_earlier_wake_replaces_a_later_one_and_a_later_one_costs_no_step(run: Runner) -> None:
     async def scenario() -> None:
         start_ns = time.monotonic_ns()

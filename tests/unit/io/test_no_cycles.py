@@ -38,6 +38,7 @@ def talk(port: int, context: ssl.SSLContext | None, said: bytes) -> None:
                 sock.recv(100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_tls", [False, True])
 def test_connections_that_end_leave_nothing_to_look_for(
     run: Callable[[Any], Any], tmp_path_factory: pytest.TempPathFactory, is_tls: bool

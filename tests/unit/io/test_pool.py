@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import queue
 
+import pytest
 from mqbroker.io.pool import DerivePool
 from mqbroker.node.values.effects import Derive
 from mqbroker.node.values.inputs import Done, Failed
@@ -38,6 +39,7 @@ def test_what_cannot_be_derived_fails_and_the_thread_lives_on() -> None:
     pool.close()
 
 
+@pytest.mark.slow
 def test_a_flood_fails_at_once_instead_of_growing() -> None:
     results: queue.Queue[Done | Failed] = queue.Queue()
     pool = DerivePool(results.put, threads=1, queue_max=4)

@@ -231,6 +231,7 @@ def test_the_header_of_tls_is_answered_and_the_handshake_follows(run: Runner, au
     run(scenario())
 
 
+@pytest.mark.slow
 @pytest.mark.option("listeners.tls-handshake-timeout-ms")
 @pytest.mark.parametrize("first", [b"", b"A", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
 def test_a_peer_that_goes_silent_is_ended_after_its_time(run: Runner, authority: Authority, first: bytes) -> None:
@@ -245,6 +246,7 @@ def test_a_peer_that_goes_silent_is_ended_after_its_time(run: Runner, authority:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_handshakes_count_as_connections_until_they_fail(run: Runner, authority: Authority) -> None:
     async def scenario() -> None:
         core = ScriptedCore()

@@ -152,6 +152,7 @@ def live_ids(found: Recovered) -> list[int]:
     return [first + i for first, n, _ in found.queue_contents().get(1, []) for i in range(n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"\x55", b"\0"], ids=["full", "zeros"])
 def test_a_flip_of_any_bit_is_a_fault_that_names_the_place(body: bytes) -> None:
     image = Image(body)
@@ -180,6 +181,7 @@ def test_any_set_of_lost_sectors_of_the_last_group_is_cut_to_whole_entries() -> 
         check_prefix(image, whole)
 
 
+@pytest.mark.slow
 def test_a_last_group_cut_at_any_byte_is_cut_to_whole_entries() -> None:
     image = Image()
     first, last = image.entry(2)[0], image.entry(4)[1]

@@ -100,6 +100,7 @@ def told(world: World) -> list[str]:
     return world.err.file.getvalue().splitlines()
 
 
+@pytest.mark.slow
 def test_what_a_run_has_held_to_its_end_is_given_back(tmp_path: Path, world: World) -> None:
     names = ("own", "failed", "given", "other", "away", "early", "busy")
     notes = dict.fromkeys(names, HOLDER) | {"other": OTHER}

@@ -424,6 +424,7 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
     assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("life_days", "left_s", "state", "said", "code", "word"),
     [
@@ -470,6 +471,7 @@ def test_all_is_well(cluster: Cluster) -> None:
     assert "'dev-2 memory'=0B;;;0;" in performance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -528,6 +530,7 @@ def test_a_node_that_does_not_answer_is_critical_and_a_wrong_command_line_unknow
 # -- discovery ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_discovery_lists_who_is_heard_and_what_groups_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     air = Air()
     two_groups = [PLACE, {**PLACE, "name": "other"}]
@@ -562,6 +565,7 @@ def leave_one_waiting(nodes: ClusterStage, a: ClusterNode, b: ClusterNode) -> No
     b.crash()
 
 
+@pytest.mark.slow
 def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = ClusterStage()
     a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
@@ -625,6 +629,7 @@ class PairStage(AdminStage):
         return {"error": reply.error} if reply.error else {"result": reply.result}
 
 
+@pytest.mark.slow
 def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes, a, b = linked_pair()
     words = ["status", "--dev", "--directory", str(tmp_path)]
@@ -644,6 +649,7 @@ def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsy
         assert capsys.readouterr().out.splitlines()[1].split()[-4:-1] == ["0/1", "1", "1500"]
 
 
+@pytest.mark.slow
 def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -689,6 +695,7 @@ def test_what_is_not_there_ends_with_the_command_that_shows_what_is(
     assert err.splitlines()[-1] == f"try: {hint}"
 
 
+@pytest.mark.slow
 def test_a_node_that_is_silent_at_both_looks_is_told_of_once(cluster: Cluster) -> None:
     lost = cluster.folder / "dev-3"
     lost.mkdir()
@@ -754,6 +761,7 @@ def test_canaries_are_shown_by_link_and_the_exit_code_says_whether_all_arrived(
         assert "it was not accepted in time" in shown
 
 
+@pytest.mark.slow
 def test_whoever_watches_health_hears_of_links_that_take_no_messages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -771,6 +779,7 @@ def test_whoever_watches_health_hears_of_links_that_take_no_messages(
         assert execute(words) == Exit.DONE, "who only looks sends nothing"
 
 
+@pytest.mark.slow
 def test_a_rollout_ends_well_only_where_links_between_its_nodes_take_messages(tmp_path: Path) -> None:
     nodes, a, b = linked_pair()
     sleeps: list[float] = []
@@ -789,10 +798,12 @@ def test_a_rollout_ends_well_only_where_links_between_its_nodes_take_messages(tm
         assert len(sleeps) == 60
 
 
+@pytest.mark.slow
 def test_canaries_of_brokers_without_a_cluster_are_none(cluster: Cluster) -> None:
     assert cluster.rows("cluster", "canary") == []
 
 
+@pytest.mark.slow
 def test_groups_of_a_cluster_and_the_nodes_that_own_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = ClusterStage()
     a, b = (
@@ -823,6 +834,7 @@ def test_groups_of_a_cluster_and_the_nodes_that_own_them(tmp_path: Path, capsys:
         assert "customer-12" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_groups_of_brokers_that_keep_none_together_are_none(cluster: Cluster) -> None:
     assert cluster.rows("group", "list") == []
 
@@ -838,5 +850,6 @@ def test_a_picture_needs_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "--dot and --svg are two pictures" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_discovery_of_brokers_without_groups_is_empty(cluster: Cluster) -> None:
     assert cluster.rows("discovery", "list") == cluster.rows("discovery", "groups") == []

@@ -124,6 +124,7 @@ def test_names_are_in_the_order_of_their_numbers() -> None:
     assert [node.name for node in found.nodes if node.look is DrawingClass.FINE] == ["mq1", "mq9", "mq10"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "state"), [*((count, "up") for count in range(1, 21)), (3, "resting"), (9, "resting")]
 )
@@ -138,6 +139,7 @@ def test_nothing_overlaps(count: int, state: str) -> None:
     assert not [(box, label) for box in boxes for label in labels if box.meets(label)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", range(2, 21))
 def test_curves_pass_no_other_box_and_end_at_theirs(count: int) -> None:
     pairs = list(itertools.permutations(range(count), 2))

@@ -216,6 +216,7 @@ class Walk:
         return stage.broker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_left_of_those_that_are_gone(seed: int) -> None:
     walk = Walk(seed)

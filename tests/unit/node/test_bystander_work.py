@@ -109,6 +109,7 @@ def site() -> Site:
     return Site()
 
 
+@pytest.mark.slow
 def test_the_count_is_steady_and_counts_what_is_in_the_way(site: Site) -> None:
     alone = site.work_of_message()
     assert all(abs(site.work_of_message() - alone) < STEADY * alone for _ in range(200))
@@ -118,6 +119,7 @@ def test_the_count_is_steady_and_counts_what_is_in_the_way(site: Site) -> None:
     assert site.work_of_message(given.BytesReceived(peer, good)) > 3 * alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_costs_a_bystander_no_more_than_its_own_message(site: Site, case: str) -> None:
     said, data = CASES[case]

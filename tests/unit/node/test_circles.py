@@ -30,6 +30,7 @@ def publish(node: ClusterNode, name: str) -> None:
     assert len(producer.outcomes) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "crash"])
 @pytest.mark.parametrize("names", ["abc", "abcd"])
 @pytest.mark.parametrize("queues", [1, 3])
@@ -75,6 +76,7 @@ def lose(cluster: ClusterStage, one: str, other: str) -> None:
         cluster.cut(pipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest_ms", [0, BACK_MS])
 def test_neighbours_whose_own_link_comes_and_goes_are_no_circle(rest_ms: int) -> None:
     """One has lost its own for long. Those of the others fail again and again, and then they stand."""
@@ -93,6 +95,7 @@ def test_neighbours_whose_own_link_comes_and_goes_are_no_circle(rest_ms: int) ->
     assert nodes["d"].broker.store.queues["s0"].message_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["abc", "abcd", "abcde"])
 def test_neighbours_of_one_that_is_away_for_long_tell_nothing_of_ways(names: str) -> None:
     cluster, nodes = mesh(names, 2)

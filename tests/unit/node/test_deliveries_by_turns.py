@@ -63,6 +63,7 @@ def test_a_step_hands_out_so_many_pieces_and_all_go_out_in_the_end() -> None:
     assert total == UNLIKE
 
 
+@pytest.mark.slow
 def test_a_bystander_waits_for_a_few_of_what_another_queue_hands_out() -> None:
     site = Site()
     alone = site.work_of_message(is_answered=True)
@@ -126,6 +127,7 @@ class Loaded(Site):
         return given.BytesReceived(self.conn, data) if data else given.Closed(self.conn, "reset")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [1, 100])
 @pytest.mark.parametrize("said", SAID)
 def test_an_outcome_of_very_many_deliveries_costs_a_bystander_a_turn_of_it(said: str, run: int) -> None:

@@ -81,6 +81,7 @@ def test_no_performative_is_forgotten() -> None:
     assert {each for flood in (FLOODS | CONNECTIONS).values() for each in flood.of} == bodies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, AT_ONCE])
 @pytest.mark.parametrize("kind", FLOODS)
 def test_a_flood_costs_a_bystander_one_turn_of_it(site: Site, kind: str, count: int) -> None:
@@ -103,6 +104,7 @@ def test_how_many_links_stand_is_nothing_to_the_end_of_a_transaction(kind: str) 
     assert works[1] <= works[0] * 1.1
 
 
+@pytest.mark.slow
 def test_floods_of_every_two_kinds_cost_a_bystander_no_more(site: Site) -> None:
     alone = site.work_of_message(is_answered=True)
     for pair in PAIRS:
@@ -142,6 +144,7 @@ def test_who_sends_more_than_is_taken_in_is_not_read_until_half_of_it_is() -> No
     assert conn not in stage.closed
 
 
+@pytest.mark.slow
 def test_who_does_not_read_what_it_is_answered_is_taken_in_no_further() -> None:
     stage = Stage(options_with())
     conn = stage.accept()
@@ -184,6 +187,7 @@ def test_what_one_that_is_gone_sent_is_taken_in_by_turns_or_up_to_a_bound(is_in_
     assert (len(stage.batches) - before > 100) is is_in_order
 
 
+@pytest.mark.slow
 def test_who_has_just_come_and_sends_much_is_soon_taken_in() -> None:
     """It goes through the line as others do: its first messages, whose ids are short, are a run as any others."""
     site = Site()

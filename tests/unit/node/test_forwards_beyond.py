@@ -185,6 +185,7 @@ def test_what_was_on_the_link_when_it_was_deleted_leaves_too(cluster: ClusterSta
     assert list(waiting(cluster)) == [("sub-b",)]
 
 
+@pytest.mark.slow
 def test_a_way_that_is_only_forgotten_takes_nothing_with_it(cluster: ClusterStage) -> None:
     owe(cluster, 3)
     cluster.wait(60_000)

@@ -161,6 +161,7 @@ def many(count: int, name: str = "plain", target: str = "orders") -> list[Post]:
     return [(target, MESSAGES[name])] * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_what_comes_of_it_is_what_comes_of_each_by_itself(seed: int) -> None:
     draw = random.Random(seed)
@@ -278,6 +279,7 @@ BOUNDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("before", [0, 1, 20])
 def test_an_address_takes_in_as_many_as_if_none_were_gathered(
@@ -351,6 +353,7 @@ def test_a_commit_counts_each_that_is_looked_at_by_then(make: Any, is_late: bool
 # -- ends -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rollback_of_very_many_goes_piece_by_piece_and_leaves_nothing() -> None:
     site = Site()
     before = site.held_bytes

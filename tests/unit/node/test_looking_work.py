@@ -26,6 +26,7 @@ def wanting_nothing(mode: str) -> bytes:
     return frames.frame(attach) + frames.flow(0, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["move", "copy"])
 @pytest.mark.parametrize("is_run", [True, False])
 def test_a_step_looks_at_a_piece_of_what_is_there(mode: str, is_run: bool) -> None:

@@ -51,6 +51,7 @@ def begin_end(stage: Stage, conn: int, how: str) -> None:
     stage.give(given.BytesReceived(conn, ENDS[how]) if ENDS[how] else given.Closed(conn, "reset"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
 def test_temporary_queues_go_a_few_in_a_step_in_the_order_in_which_they_came(how: str) -> None:
     stage = Stage()
@@ -79,6 +80,7 @@ def test_temporary_queues_go_a_few_in_a_step_in_the_order_in_which_they_came(how
         assert len(stage.broker.store.queues) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
 def test_a_bystander_waits_for_a_few_of_them(how: str) -> None:
     site = Site()
@@ -93,6 +95,7 @@ def test_a_bystander_waits_for_a_few_of_them(how: str) -> None:
     assert messages >= COUNT * work.PARTED_LINK // (4 * (BESIDE_WORK + TURN_WORK))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["close", "lost"])
 def test_who_wants_a_temporary_queue_that_is_going_is_told_that_it_is_gone(how: str) -> None:
     stage = Stage()
@@ -112,6 +115,7 @@ def test_who_wants_a_temporary_queue_that_is_going_is_told_that_it_is_gone(how: 
     assert not stage.broker.store.queues
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["close", "lost"])
 def test_who_is_back_at_once_has_what_it_had(how: str) -> None:
     stage = Stage()
@@ -136,6 +140,7 @@ def test_who_is_back_at_once_has_what_it_had(how: str) -> None:
     assert (len(held.consumers), held.delivering_count) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_queue_with_room_for_one_consumer_has_it_when_the_last_one_is_going() -> None:
     stage = Stage(options_with(address_settings={"#": {"default_max_consumers": 1}}))
     own = b"".join(frames.receiver(f"q{handle}", handle=handle) for handle in range(COUNT))
@@ -150,6 +155,7 @@ def test_a_queue_with_room_for_one_consumer_has_it_when_the_last_one_is_going() 
     assert not frames.errors(bytes(stage.sent[other]))
 
 
+@pytest.mark.slow
 def test_what_links_that_are_going_hold_survives_a_crash() -> None:
     stage = Stage()
     own = b"".join(frames.receiver("orders", handle=handle, credit=1) for handle in range(COUNT))

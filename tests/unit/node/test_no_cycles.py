@@ -61,6 +61,7 @@ def _forget(stage: Stage) -> None:
         kept.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOODS)
 def test_floods_leave_nothing_to_look_for(stage: Stage, kind: str) -> None:
     flood = FLOODS[kind]
@@ -75,6 +76,7 @@ def test_floods_leave_nothing_to_look_for(stage: Stage, kind: str) -> None:
         _forget(stage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_connections_do_leaves_nothing_to_look_for(seed: int) -> None:
     walk = Walk(seed)
@@ -143,6 +145,7 @@ ENDS: dict[str, Callable[[Stage, int], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has", HAVE)
 def test_no_end_of_a_connection_leaves_anything_to_look_for(stage: Stage, has: str) -> None:
     with nothing_to_collect():
@@ -199,6 +202,7 @@ def _forgotten(cluster: ClusterStage, node: ClusterNode) -> None:
     other.admin("cluster-forget", node_id=node_id_of(node.name), action="drop")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [
     lambda cluster, node: cluster.cut_all(node),
     lambda cluster, node: cluster.silence(node),

@@ -79,6 +79,7 @@ Old = Callable[[Pair, Files], Files]
 EACH = pytest.mark.parametrize("old", [wiped, put_back, cut_short])
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("starts", [1, 3])
 def test_what_is_accepted_after_it_arrives(old: Old, starts: int) -> None:
@@ -157,6 +158,7 @@ def test_what_waits_over_many_starts_is_known_when_it_is_sent_again() -> None:
     assert not any(queue.message_count for queue in pair.a.broker.store.queues.values())
 
 
+@pytest.mark.slow
 def test_a_node_is_a_member_again_however_old_what_it_says_is() -> None:
     pair = Pair("c")
     for _ in range(6):
@@ -167,6 +169,7 @@ def test_a_node_is_a_member_again_however_old_what_it_says_is() -> None:
     pair.check()
 
 
+@pytest.mark.slow
 def test_a_node_that_has_stopped_in_order_and_was_wiped_is_a_member_again() -> None:
     pair = Pair("c")
     for _ in range(3):

@@ -84,6 +84,7 @@ def test_one_that_expires_leaves_at_its_time() -> None:
     assert counts(stage) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_queue_in_which_something_expires_again_and_again_is_not_looked_through_each_time() -> None:
     stage = stage_with()
     publish(stage, expiring(COUNT, apart_ms=1))

@@ -150,6 +150,7 @@ def test_links_that_may_receive_no_more_end_piece_by_piece_and_no_new_one_comes(
     assert sum(isinstance(each, Attach) for each in heard) == sum(isinstance(each, Detach) for each in heard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["addresses", "links"])
 def test_a_bystander_waits_for_a_piece_of_it(what: str) -> None:
     site = Site(**GUEST)
@@ -202,6 +203,7 @@ def test_files_that_are_read_meanwhile_wait_and_the_last_ones_hold() -> None:
     assert (declared_count(stage), list(stage.broker.accounts.users)) == (COUNT + 1, [])
 
 
+@pytest.mark.slow
 def test_so_many_requests_wait_and_no_more() -> None:
     stage = Stage(options_with())
     stage.options = declaring(stage.options, COUNT)

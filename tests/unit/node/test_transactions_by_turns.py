@@ -96,6 +96,7 @@ ENDS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("end", ENDS)
 def test_a_rollback_costs_a_bystander_a_turn_of_it(end: str, settled: bool) -> None:
@@ -136,6 +137,7 @@ def test_a_rollback_is_answered_after_all_of_it_and_what_comes_behind_waits() ->
     assert site.queues["dead"] == MANY
 
 
+@pytest.mark.slow
 def test_one_that_may_hold_no_more_gives_all_back_by_turns_and_says_why_by_its_end() -> None:
     site = Transacting(limits={"transaction_parts_max": MANY + 50})
     alone = site.work_of_message(is_answered=True)
@@ -185,6 +187,7 @@ def test_a_commit_is_one_step_that_grows_with_its_parts() -> None:
     assert site.counts() == (0, 0, 100)
 
 
+@pytest.mark.slow
 def test_messages_that_are_alike_are_few_parts_of_a_commit() -> None:
     site = Transacting(limits={"link_credit": 1_000_000})
     alone = site.work_of_message(is_answered=True)

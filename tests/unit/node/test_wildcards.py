@@ -181,6 +181,7 @@ def test_an_address_that_matches_more_is_not_made(monkeypatch: pytest.MonkeyPatc
     assert "a.x" not in stage.broker.store.addresses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_who_has_addresses_compared_takes_turns(*, is_reversed: bool) -> None:
     """Subscribers to patterns where many addresses are, and who makes addresses where many patterns are."""

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import change_lock
 
 NAMELESS = 4_100_000_007
@@ -80,6 +81,7 @@ def test_of_many_at_once_one_has_it(tmp_path: Path) -> None:
     assert len(won) == 1
 
 
+@pytest.mark.slow
 def test_nobody_looks_while_another_one_writes(tmp_path: Path) -> None:
     place, seen = tmp_path / "lock", list[Any]()
     change_lock.take(holder(), place=str(place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import links
 
 TOPOLOGY: dict[str, Any] = {
@@ -49,6 +50,7 @@ def test_each_fault_names_its_link() -> None:
     assert links.faults([OUT | {"node": None}], TOPOLOGY, {"links": []}) == ["there is no link to 2 any more"]
 
 
+@pytest.mark.slow
 def test_it_is_asked_until_all_is_whole() -> None:
     answers = iter([None, canary("failed", "the link is resting"), canary("confirmed")])
     asked: list[str] = []

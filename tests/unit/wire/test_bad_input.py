@@ -96,6 +96,7 @@ def test_case_5_array_of_four_billion_values_without_width(code: int) -> None:
         p.decode_performative(raw, 0, len(raw))
 
 
+@pytest.mark.slow
 def test_case_5_many_arrays_of_values_without_width_stay_small() -> None:
     """As many arrays as a frame of 64 KiB holds, each with as many values as it may have."""
     array = b"\xe0\x02" + bytes((codes.ZERO_WIDTH_COUNT_MAX, codes.NULL))

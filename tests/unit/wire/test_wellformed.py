@@ -134,6 +134,7 @@ def why_not_decoded(payload: bytes) -> str:
     return ""
 
 
+@pytest.mark.slow
 @steady
 @given(st.lists(sections, min_size=1, max_size=3), st.integers(0, 1 << 30))
 def test_a_run_is_judged_as_its_messages_alone(payloads: list[bytes], seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster import arrivals
@@ -70,6 +71,7 @@ def test_what_is_remembered_of_a_source_is_bounded() -> None:
     assert ranges.fresh(2 * ranges.oldest, 1) == []
 
 
+@pytest.mark.slow
 def test_sources_are_bounded_too() -> None:
     known = Arrivals(Stage().broker.store)
     for number in range(arrivals.SOURCES_MAX + 5):
@@ -93,6 +95,7 @@ def test_who_has_a_link_is_not_forgotten_for_those_that_have_none() -> None:
     assert "source-0" not in known._ranges
 
 
+@pytest.mark.slow
 def test_who_has_lost_one_of_two_links_has_one() -> None:
     known = Arrivals(Stage().broker.store)
     for _ in range(2):

@@ -73,6 +73,7 @@ def test_a_copy_has_a_new_id_and_the_original_is_gone_after_a_crash() -> None:
     assert min(moved) > first + 1
 
 
+@pytest.mark.slow
 def test_many_messages_move_in_bounded_steps() -> None:
     stage = make()
     for _ in range(14):
@@ -89,6 +90,7 @@ def test_many_messages_move_in_bounded_steps() -> None:
     assert waiting(stage.broker.store) == 14_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selector", ["", "x = 1", "x IS NULL"])
 @pytest.mark.parametrize("is_run", [True, False])
 def test_a_step_moves_as_much_as_others_can_wait_for(is_run: bool, selector: str) -> None:

@@ -187,6 +187,7 @@ def test_compaction_goes_on_beside_a_request(monkeypatch: pytest.MonkeyPatch) ->
     check_empty(site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_is_lost_or_doubled_beside_consumers(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Consumers have pages read and pages come slowly, while messages are moved and purged in small pieces."""

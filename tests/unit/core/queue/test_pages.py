@@ -83,6 +83,7 @@ def test_neighbours_of_one_append_are_one_place_up_to_a_size() -> None:
     assert not one.is_followed_by(4, 140, (1,), 10), "it is of an earlier append"
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_disordered_by_any_sequence_of_calls() -> None:
     rng = random.Random(8)
     for _ in range(60):

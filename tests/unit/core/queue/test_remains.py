@@ -43,6 +43,7 @@ def filled(count: int = COUNT, settings: Mapping[str, Any] = BOUNDED) -> Stage:
     return stage
 
 
+@pytest.mark.slow
 def test_a_deleted_queue_gives_back_what_it_held_piece_by_piece() -> None:
     stage = filled()
     stage.admin("queue-create", name="other", address="orders")
@@ -86,6 +87,7 @@ def test_a_queue_of_the_same_name_is_another_one() -> None:
     assert stage.broker.store.queues["orders"].message_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [{"max_size_messages": COUNT}, {"max_size_bytes": 1000}])
 @pytest.mark.parametrize("policy", ["FAIL", "DROP", "BLOCK"])
 def test_an_address_whose_last_queue_is_deleted_has_room_at_once(bound: dict[str, int], policy: str) -> None:
@@ -109,6 +111,7 @@ def test_an_address_whose_last_queue_is_deleted_has_room_at_once(bound: dict[str
     assert (meter.count, meter.size_bytes) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_alone_what_a_deleted_queue_has_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "SWEEP_MIN_BYTES", 1000)
     stage = filled()
@@ -150,6 +153,7 @@ def steps_until_done(stage: Stage) -> int:
     return steps
 
 
+@pytest.mark.slow
 def test_what_is_purged_is_nobodys_at_once_and_is_settled_piece_by_piece() -> None:
     stage = filled()
     store, queue = stage.broker.store, stage.broker.store.queues["orders"]
@@ -168,6 +172,7 @@ def test_what_is_purged_is_nobodys_at_once_and_is_settled_piece_by_piece() -> No
     assert stage.broker.store.queues["orders"].message_count == 1
 
 
+@pytest.mark.slow
 def test_what_is_purged_of_a_queue_that_is_deleted_meanwhile_is_given_back_once() -> None:
     stage = filled()
     store, queue = stage.broker.store, stage.broker.store.queues["orders"]
@@ -184,6 +189,7 @@ def test_what_is_purged_of_a_queue_that_is_deleted_meanwhile_is_given_back_once(
     assert "orders" not in stage.broker.store.queues
 
 
+@pytest.mark.slow
 def test_a_stop_ends_what_is_being_purged() -> None:
     stage = filled()
     stage.broker.store.purge(stage.broker.store.queues["orders"])

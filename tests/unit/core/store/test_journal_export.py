@@ -138,6 +138,7 @@ def known(stage: Stage, *ids: str) -> Any:
     return stage.broker.store.duplicates.dropped_total
 
 
+@pytest.mark.slow
 def test_what_was_seen_is_known_after_an_import() -> None:
     stage = Stage(options_with(address_settings={"#": {"id_cache_size": 3000}}))
     known(stage, *(f"id-{number}" for number in range(2500)))

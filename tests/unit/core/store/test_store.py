@@ -244,6 +244,7 @@ def churn(stage: Stage, rounds: int, keep_every: int) -> list[str]:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.option("journal.journal-compact-min-files")
 @pytest.mark.parametrize("files_min", [0, 3])
 def test_compaction_keeps_the_journal_small_and_everything_in_it(files_min: int) -> None:
@@ -314,6 +315,7 @@ def test_compaction_while_messages_are_with_consumers() -> None:
     assert len(found) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_long_life_with_restarts(seed: int) -> None:
     """Random sends, settlements, releases, restarts over small files: the queue is what a list would be."""

@@ -58,6 +58,7 @@ def _key(effect: Derive) -> bytes:
     return hashlib.pbkdf2_hmac(effect.hash_name, effect.password, effect.salt, effect.iterations)
 
 
+@pytest.mark.slow
 def test_a_thousand_equal_logins_cost_one_key_derivation() -> None:
     site = Site()
     for number in range(1000):
@@ -68,6 +69,7 @@ def test_a_thousand_equal_logins_cost_one_key_derivation() -> None:
     assert site.derived == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_that_come_together_cost_one_as_well() -> None:
     site = Site()
     conns = [site.say("right", peer=f"192.0.2.1:{number}") for number in range(1000)]

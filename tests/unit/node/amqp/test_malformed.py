@@ -70,6 +70,7 @@ def assert_refused(stage: Stage, conn: int, said: bytes, taken: int) -> None:
     assert conn not in stage.closed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize("name", MALFORMED)
@@ -80,6 +81,7 @@ def test_one_alone(name: str, header: str, settled: bool) -> None:
     assert_refused(stage, conn, said, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["orders", None])
 @pytest.mark.parametrize("name", MALFORMED)
 def test_one_among_good_ones_of_its_size(name: str, address: str | None) -> None:
@@ -95,6 +97,7 @@ def test_one_among_good_ones_of_its_size(name: str, address: str | None) -> None
     assert_refused(stage, conn, said, GOOD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("name", MALFORMED)
 def test_one_in_pieces(name: str, settled: bool) -> None:
@@ -110,6 +113,7 @@ def test_one_in_pieces(name: str, settled: bool) -> None:
     assert_refused(stage, conn, said, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("address", ["orders", None])
 @pytest.mark.parametrize("name", MALFORMED)
@@ -133,6 +137,7 @@ def test_one_of_a_transaction_fails_it(name: str, address: str | None, settled: 
     assert count_at(stage) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 def test_what_is_odd_and_a_message_is_passed_on_byte_for_byte(name: str) -> None:
     stage = Stage(options_with())
@@ -180,6 +185,7 @@ LARGE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("name", LARGE)
 def test_one_that_goes_into_a_file(name: str, settled: bool) -> None:

@@ -237,6 +237,7 @@ def commit(script: Conversation, *commands: str) -> str:
 PAGED = {"max_size_messages": 3, "address_full_policy": "PAGE", "page_limit_messages": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.option("address-settings.page-limit-messages", "address-settings.page-full-policy")
 @pytest.mark.option("address-settings.address-full-policy")
 @pytest.mark.parametrize(

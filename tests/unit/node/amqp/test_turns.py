@@ -191,6 +191,7 @@ def test_a_client_that_writes_all_at_once_gets_in_while_others_keep_the_node_bus
     assert stage.broker.peers[conn].connection.peer_open is not None
 
 
+@pytest.mark.slow
 def test_a_crowd_that_takes_longer_than_a_login_may_gets_in_all_the_same() -> None:
     stage = Stage(options_with(listener={"login_timeout_ms": 200}))
     talker = stage.connect("busy")
@@ -220,6 +221,7 @@ def pauses(batch: Batch, conn: int) -> list[bool]:
     return [effect.is_paused for effect in batch.effects if isinstance(effect, PauseReading) and effect.conn == conn]
 
 
+@pytest.mark.slow
 def test_who_begins_sessions_faster_than_they_are_taken_in_is_not_read_meanwhile() -> None:
     stage = Stage()
     conn = bare(stage)
@@ -255,6 +257,7 @@ def test_answers_to_who_stays_behind_do_not_pile_up() -> None:
     assert max(piled) < 100
 
 
+@pytest.mark.slow
 def test_who_is_not_let_in_so_far_is_not_read_beyond_a_bound_and_loses_nothing() -> None:
     stage = Stage()
     other = stage.connect("busy")
@@ -299,6 +302,7 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
 
 
+@pytest.mark.slow
 def test_who_reads_again_is_taken_in_again_and_has_the_whole_bound_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "UNHEARD_BYTES_MAX", 32 << 10)  # less to be said until it is reached
     stage = Stage()
@@ -407,6 +411,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_a_flood_of_one_connection_is_taken_in_by_turns(flood: bytes) -> None:
     stage = Stage()
@@ -462,6 +467,7 @@ def always_behind(stage: Stage, conn: int, duration_ms: int) -> list[int]:
     return told
 
 
+@pytest.mark.slow
 def test_who_is_always_behind_hears_that_we_are_there() -> None:
     stage = Stage()
     conn = bare(stage)

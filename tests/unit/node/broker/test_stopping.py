@@ -51,6 +51,7 @@ def end(stage: Stage, *meanwhile: Any) -> None:
     raise AssertionError("it does not end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{}, {"orders": {"expiry_address": "expired"}}])
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_nothing_comes_behind_the_end_of_the_journal(said: dict[str, Any], steps: int) -> None:

@@ -73,6 +73,7 @@ def test_two_nodes_with_one_id_are_told_of() -> None:
     assert a.broker.cluster.connections["cluster"].bridges == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialler", ["copy", "original"])
 def test_of_two_nodes_with_one_id_the_later_one_stops_its_links(dialler: str) -> None:
     cluster = ClusterStage()
@@ -175,6 +176,7 @@ def test_the_connection_must_have_one_name_on_all_nodes() -> None:
     assert any("there is no cluster connection 'cluster' here" in why for why in whys)
 
 
+@pytest.mark.slow
 def test_who_dials_again_and_again_in_vain_is_told_of_once_in_a_while() -> None:
     """Its attempts would push all other events out of those that are kept."""
     cluster = ClusterStage()

@@ -79,6 +79,7 @@ def test_clients_are_not_told_of_places_with_tls_where_they_have_none() -> None:
     assert [each["scheme"] for each in a.broker.cluster.failover_list.servers(with_tls)] == ["amqps"]
 
 
+@pytest.mark.slow
 def test_so_many_are_told_and_no_more() -> None:
     cluster = ClusterStage()
     names = [f"n{number:02}" for number in range(ELSEWHERE_MAX + 2)]

@@ -124,6 +124,7 @@ def test_a_node_that_is_forgotten_is_told_of_no_more() -> None:
     assert ear.lists() == [["b"], []]
 
 
+@pytest.mark.slow
 def test_without_credit_only_the_newest_list_is_kept() -> None:
     cluster, a, _ = three()
     ear = Ear(a, credit=1)
@@ -159,6 +160,7 @@ def test_a_client_that_does_not_read_hears_the_newest_when_it_does() -> None:
     assert [sorted(each) for each in ear.lists()] == [["b"], ["b", "c", "d"]]
 
 
+@pytest.mark.slow
 def test_changes_of_one_step_make_one_message() -> None:
     cluster, a, _ = three()
     ear = Ear(a)
@@ -194,6 +196,7 @@ def test_each_client_hears_of_another_one_first() -> None:
     assert sorted(heads) == ["b", "b", "b", "c", "c", "c"]
 
 
+@pytest.mark.slow
 def test_so_many_are_told_and_no_more() -> None:
     cluster, a, _ = three()
     ear = Ear(a, max_frame_size=512)  # and the list needs several frames
