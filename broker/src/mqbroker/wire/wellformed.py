@@ -396,7 +396,7 @@ def _content(payload: bytes, code: int, at: int, place: tuple[int, int], walk: W
             raise decode_fault(f"list of {count} values in {body_end - at} bytes", at)
         if count > ALIKE_MIN and _are_alike(payload, count, at, body_end):
             return body_end
-        if not _has_time(walk, count, at):
+        if not _spend(walk, count, at):
             return body_end
         for _ in range(count):
             at = _value(payload, at, body_end, depth + 1, walk)
@@ -405,8 +405,8 @@ def _content(payload: bytes, code: int, at: int, place: tuple[int, int], walk: W
     return body_end
 
 
-def _has_time(walk: Walk, count: int, at: int) -> bool:
-    """Whether so many values more may be looked into. Raises PeerFault where none may be left out."""
+def _spend(walk: Walk, count: int, at: int) -> bool:
+    """Look into so many values more, if that may be. Raises PeerFault where none may be left out."""
     walk.left -= count
     if walk.left < 0 and walk.is_before_body:
         raise decode_fault(f"over {VALUES_MAX} values before the body", at)
@@ -473,7 +473,7 @@ def _array(payload: bytes, count: int, at: int, place: tuple[int, int], walk: Wa
         if code == BOOLEAN and payload[at:end].strip(b"\0\1"):
             raise decode_fault("booleans must be 0x00 or 0x01", at)
         return end
-    if not _has_time(walk, count, at):
+    if not _spend(walk, count, at):
         return end
     for _ in range(count):
         at = _content(payload, code, at, (end, depth), walk)
