@@ -10,7 +10,7 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.core.queue.moved_message import ORIGIN_QUEUE
-from mqbroker.node.values.effects import AdminReply
+from mqbroker.node.values.effects import AdminReply, Batch, Send
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import Frame, frame_at
 from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID
@@ -372,8 +372,17 @@ class Sight:
         if reader is not None:
             for marker in MARKER.findall(data):
                 self._model.leaves(marker.decode(), reader, self._node.world.at.wall_ms)
-            if reader.conn == conn and any(data.startswith(DETACH, each.body_offset) for each in frames_in(data)):
-                reader.conn = 0  # the broker takes back what it had, whether or not it has read that yet
+
+    def decided(self, batch: Batch) -> None:
+        """What a step ends it takes back, whether or not anybody has read that yet. In the same step somebody else may
+        have got what became free, and of two connections either may be the first that is written to.
+        """
+        for effect in batch.effects:
+            if isinstance(effect, Send):
+                reader, data = self._node.readers.get(effect.conn), b"".join(map(bytes, effect.chunks))
+                is_ended = any(data.startswith(DETACH, each.body_offset) for each in frames_in(data))
+                if reader is not None and reader.conn == effect.conn and is_ended:
+                    reader.conn = 0
 
 
 def frames_in(data: bytes) -> Iterator[Frame]:

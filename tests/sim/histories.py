@@ -174,7 +174,9 @@ class Simulation:
 
     def _populate_places(self, node: SimNode) -> None:
         rng = self.world.rng
-        node.observers.append(Sight(node, self.model).sent)
+        sight = Sight(node, self.model)
+        node.batch_observers.append(sight.decided)
+        node.observers.append(sight.sent)
         for place in [each for each in self.model.places.values() if each.address.startswith(node.name)]:
             for number in range(rng.choice((1, 2, 3))):
                 count = rng.choice((20, 60))

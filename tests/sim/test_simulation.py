@@ -33,7 +33,7 @@ from tests.sim.search import shows
 
 CHUNK = 20
 # Every seed that ever failed stays here.
-REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191, 2286, 120003546)
+REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191, 2286, 4867, 120003546)
 
 
 def _seeds() -> Sequence[int]:
@@ -196,7 +196,7 @@ def _with_changes(count: int) -> list[int]:
     return [seed for seed in range(CHANGES_FROM, CHANGES_FROM + count * 4) if has_changes(seed)]
 
 
-@pytest.mark.parametrize("seeds", _chunks(_with_changes(60)), ids=_named)
+@pytest.mark.parametrize("seeds", _chunks(of_today(_with_changes(240), 40)), ids=_named)
 def test_nothing_is_lost_where_queues_are_deleted_and_permissions_withdrawn(seeds: Sequence[int]) -> None:
     deleted = rejected = 0.0
     for seed in seeds:

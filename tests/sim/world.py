@@ -28,6 +28,7 @@ from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import (
     AdminReply,
+    Batch,
     CloseConnection,
     Connect,
     DeleteLarge,
@@ -179,7 +180,8 @@ class SimNode:
         self._large_effects: list[LargeEffect] = []
         self._is_working = False
         self.pipes: dict[int, Pipe] = {}
-        self.observers: list[Callable[[int, bytes], None]] = []
+        self.observers: list[Callable[[int, bytes], None]] = []  # of what is sent to each connection
+        self.batch_observers: list[Callable[[Batch], None]] = []  # of what a step has decided, before any of it is done
         self.ledgers: list[Ledger] = []  # one for each process, where it is observed
         self._new_ledger: Callable[[], Ledger] | None = None
         self._answers: dict[int, Callable[[AdminReply], None]] = {}  # by request
@@ -415,6 +417,8 @@ class SimNode:
                 self.positions.setdefault(marker.decode(), batch.append.position)
             self._appends.append(batch.append)
             self._commit_soon()
+        for each in self.batch_observers:
+            each(batch)
         for effect in batch.effects:
             self._carry_out(effect)
             if not self.is_up:
