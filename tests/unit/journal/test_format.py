@@ -117,6 +117,19 @@ def test_a_file_to_which_nothing_was_written_gives_no_term() -> None:
     assert [disk.recover().term for _ in range(2)] == [3, 3]
 
 
+@pytest.mark.parametrize("place", [0, FILE_HEADER_BYTES])
+def test_a_file_that_is_set_aside_gives_no_term_either(place: int) -> None:
+    """The next start knows nothing of it: who had told others of its term would be of the one before then."""
+    disk = DiskImage()
+    life(disk, life(disk, Recovered(), 3), 4, count=1)
+    damaged = max(disk.files)
+    disk.files[damaged][place : place + 32] = bytes([7]) * 32
+    files = [(number, bytes(content)) for number, content in sorted(disk.files.items())]
+    found = recover(files, NODE_ID, "truncate")
+    assert (found.set_aside, found.term) == ([damaged], 3)
+    assert recover(files[:-1], NODE_ID).term == 3
+
+
 def test_but_one_of_another_history_is_refused_there_too() -> None:
     disk = DiskImage()
     life(disk, Recovered(), 3)

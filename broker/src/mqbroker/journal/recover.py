@@ -110,6 +110,7 @@ class _Recovery:
         self._watermark = 0
         self._seed_before = 0  # of the file before
         self._term = 0
+        self._term_before = 0  # of the files before the last one
         self._version = FORMAT_VERSION
         self._offsets: dict[int, int] = {}
         self._uses: list[SegmentUse] = []
@@ -121,7 +122,7 @@ class _Recovery:
     def read(self, number: int, buffer: bytes, is_last: bool) -> None:
         """One file. Raises Damage."""
         header = self._admit(number, buffer)
-        self._term = header.term
+        self._term_before, self._term = self._term, header.term
         if self._numbers and number != self._numbers[-1] + 1:
             # Harmless if a later TRIM says that this gap was made on purpose.
             self._is_gap = True
@@ -238,7 +239,9 @@ class _Recovery:
         if self._uses and self._uses[-1].number == damage.segment and self._uses[-1].used_bytes > FILE_HEADER_BYTES:
             self._cuts.append(Cut(damage.segment, self._uses[-1].used_bytes, is_damage=True))
         else:
-            self._uses = [use for use in self._uses if use.number != damage.segment]
+            if self._uses and self._uses[-1].number == damage.segment:
+                self._uses.pop()
+                self._term = self._term_before  # the next start will know of no other
             self._set_aside.append(damage.segment)
         self._set_aside += later
         fields: dict[str, str | int] = {"file": file_name(damage.segment), "offset": damage.offset, "why": damage.why}
