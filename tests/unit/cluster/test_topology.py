@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqbroker.base.notice import Level
 from mqbroker.cluster import topology as t
 from mqbroker.cluster.fields import Connector
-from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
+from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version, decode, encode
 from mqbroker.cluster.topology import Topology, TopologyChange, TopologyChangeKind, logged
 
 from tests.unit.cluster.neighbours import A, B, C
@@ -231,6 +231,19 @@ def test_a_version_that_nothing_is_above_is_refused_and_told_once() -> None:
     assert kind_of(made.hear(highest)) is TopologyChangeKind.SPLIT_BRAIN
     assert made.hear(highest) is None
     assert (made.own, len(made.claims)) == (OWN, 1)
+
+
+@pytest.mark.parametrize("epoch", [4, 5, 6, VERSION_MAX - 1, VERSION_MAX])
+@pytest.mark.parametrize("counter", [0, 4, VERSION_MAX - 1, VERSION_MAX])
+@pytest.mark.parametrize("is_end", [False, True])
+def test_what_we_say_after_any_news_of_us_is_something_that_neighbours_take(
+    epoch: int, counter: int, *, is_end: bool
+) -> None:
+    version = Version(epoch, counter)
+    made = topology(MemberGone(A, version) if is_end else replace(PAST, version=version))
+    assert decode(encode(made.own)) == made.own
+    if (version.epoch, version.counter) >= (5, 3) and version.epoch < VERSION_MAX:
+        assert made.own.version > version
 
 
 # -- terms -------------------------------------------------------------------------------------------------------------

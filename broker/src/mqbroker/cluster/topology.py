@@ -139,6 +139,7 @@ class Topology:
         if is_above or (isinstance(notice, Member) and not self._count_jump(notice.boot_id)):
             return self._claimed(notice if isinstance(notice, Member) else own)
         is_said_of_us = isinstance(notice, MemberGone) and version.epoch == own.version.epoch
+        is_said_of_us = is_said_of_us and version.counter < VERSION_MAX  # else no neighbour would take what we say next
         before = version if is_said_of_us else replace(version, epoch=version.epoch + 1, counter=-1)
         LOOK.has_touched = True
         self.own = replace(own, version=before)
