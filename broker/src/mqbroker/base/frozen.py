@@ -16,5 +16,4 @@ def frozen(*, repr: bool = True) -> Callable[[type[_Class]], type[_Class]]:
     While it runs nobody does: a frozen class sets its own fields one after the other through `object`, and the twenty
     frames of a connection that comes and goes, or of a new queue, have some hundred of them.
     """
-
     return dataclass(slots=True, unsafe_hash=True, repr=repr)

@@ -72,7 +72,7 @@ class Codec:
     """All that is needed to decode and encode one composite type, by field: a frame looks at no Field."""
 
     __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "prefix", "symbol",
-                 "unsaid", "values_of", "writes")  # fmt: skip
+                 "unsaid", "values_of")  # fmt: skip
 
     def __init__(self, make: type[Any], code: int, symbol: str, fields: tuple[Field, ...]) -> None:
         self.make: Final[Callable[..., Any]] = make
@@ -86,12 +86,10 @@ class Codec:
         self.count_min: Final = max((index + 1 for index, field in enumerate(fields) if field.mandatory), default=0)
         self.defaults: Final = tuple([field.default for field in fields])
         self.values_of: Final = _getter(make)
-        self.writes: Final = tuple([field.kind.write for field in fields])
         # What is sent as null besides None.
-        self.unsaid: Final = tuple([ALWAYS_SAID if field.mandatory else field.default for field in fields])
-
-    def field_name(self, place: int) -> str:
-        return self.fields[place].name
+        self.unsaid: Final = tuple(
+            [ALWAYS_SAID if field.mandatory or field.default is None else field.default for field in fields]
+        )
 
 
 NULL = bytes((codes.NULL,))
@@ -188,7 +186,7 @@ def _decode_fields(codec: Codec, count: int, buffer: Buffer, place: tuple[int, i
             values.append(value)
     except PeerFault as fault:
         raise PeerFault(
-            fault.condition, f"{codec.symbol}, {codec.field_name(len(values))}: {fault.description}", fault.scope
+            fault.condition, f"{codec.symbol}, {codec.fields[len(values)].name}: {fault.description}", fault.scope
         ) from None
     if offset != end:
         raise decode_fault(f"{codec.symbol} has {end - offset} bytes behind its last field", offset)
@@ -245,7 +243,7 @@ def encode_composite(value: Any) -> bytes:
         for index in range(count):
             held = values[index]
             if _is_said(held, codec.unsaid[index]):
-                parts.append(codec.writes[index](held))
+                parts.append(codec.kinds[index].write(held))
             elif codec.mandatory[index]:
                 raise _missing(codec, values)
             else:
@@ -257,7 +255,7 @@ def encode_composite(value: Any) -> bytes:
 
 def _is_said(held: object, unsaid: object) -> bool:
     """Whether a field is more than null to who reads it."""
-    return held is not None and held is not unsaid and (unsaid is ALWAYS_SAID or unsaid is None or held != unsaid)
+    return held is not None and held is not unsaid and (unsaid is ALWAYS_SAID or held != unsaid)
 
 
 def _missing(codec: Codec, values: tuple[Any, ...]) -> Bug:

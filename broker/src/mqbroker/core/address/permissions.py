@@ -2,9 +2,9 @@
 
 The most specific match holds as a whole: what it does not grant is refused, whatever wider matches say. Where there is
 no table at all, everybody may do everything. Who consumes from an address with wildcards needs the permission at every
-address that it stands for. Who acts is an argument of whatever checks or makes something:
-whoever is connected, or the broker itself, whose doings (moves to other addresses, ends of temporary queues,
-administration) are not checked. Source: Artemis's manual, "Role based security for addresses".
+address that it stands for. Who acts is an argument of whatever checks or makes something: whoever is connected, or the
+broker itself, whose doings (moves to other addresses, ends of temporary queues, administration) are not checked.
+Source: Artemis's manual, "Role based security for addresses".
 """
 
 from __future__ import annotations
