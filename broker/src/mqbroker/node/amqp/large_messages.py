@@ -1,8 +1,7 @@
 """Large messages of a node: what is under way between their files and the peers, and how much of it there may be.
 
-Bounds: bytes that were handed over and are not written, beyond which
-connections that upload are not read; reads at a time, beyond which downloads wait for their turn.
-Source: docs/adr/0009-large-messages.md.
+Bounds: bytes that were handed over and are not written, beyond which connections that upload are not read; reads at a
+time, beyond which downloads wait for their turn. Source: docs/adr/0009-large-messages.md.
 """
 
 from __future__ import annotations
