@@ -33,18 +33,7 @@ def directory_at(
 def path(tmp_path: Path) -> Path:
     """Three segments of one message in each append."""
     directory = directory_at(tmp_path / "journal")
-    recovered = directory.load()
-    faults: list[StorageFault] = []
-    disk = Disk(directory, recovered, lambda item: None, faults.append)
-    journal = Journal(directory.options, recovered)
-    journal.declare(1, encode_attributes({"name": "orders"}))
-    for number in range(1, 12):
-        journal.store(number, 1, (1,), bytes([number]) * 15_000)
-        append = journal.take(sync=True)
-        assert append is not None
-        disk.submit(append)
-    assert disk.close()
-    assert not faults
+    written(directory, 11)
     return directory.path
 
 
@@ -150,7 +139,8 @@ def written(directory: JournalDirectory, count: int = 9) -> int:
     if not recovered.queues:
         journal.declare(1, encode_attributes({"name": "orders"}))
     for _ in range(count):
-        journal.store(journal.next_id, 1, (1,), bytes(15_000))
+        number = journal.next_id
+        journal.store(number, 1, (1,), bytes([number]) * 15_000)
         append = journal.take(sync=True)
         assert append is not None
         disk.submit(append)
