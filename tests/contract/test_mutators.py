@@ -55,7 +55,7 @@ EXEMPT: dict[str, str] = {
     "core/address/settings.py:Settings.of": "answers that are remembered, each whole",
     "core/address/settings.py:Settings._merged": "answers that are remembered, each whole",
     "core/selector/selector.py:compile_selector": "answers that are remembered, each whole",
-    "node/broker/broker.py:Broker.notice": "a log",
+    "node/values/base_broker.py:BaseBroker.notice": "a log",
     "node/values/completions.py:Completions.next_id": "a number that nobody has to use",
     "node/values/activity.py:Activity.went": "what is shown of a link, which goes with it",
     "node/amqp/peer.py:Peer.touch": "who may have to be written to at the end of the step: it is looked at",

@@ -10,7 +10,8 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.core.queue.moved_message import ORIGIN_QUEUE
-from mqbroker.node.values.effects import AdminReply, Batch, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import AdminReply, Send
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import Frame, frame_at
 from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID

@@ -26,9 +26,9 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.places import Slice
 from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values import inputs as given
+from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import (
     AdminReply,
-    Batch,
     CloseConnection,
     Connect,
     DeleteLarge,

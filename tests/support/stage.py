@@ -32,9 +32,9 @@ from mqbroker.core.paging.paging import leave_of
 from mqbroker.journal.append import Append
 from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values import inputs as given
+from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import (
     AdminReply,
-    Batch,
     CloseConnection,
     Connect,
     DeleteLarge,

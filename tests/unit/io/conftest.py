@@ -20,7 +20,8 @@ from mqbroker.io.listeners import Acceptor, open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import NodeLoop
 from mqbroker.journal.append import Append
-from mqbroker.node.values.effects import Batch, CloseConnection, Connect, PauseReading, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, Connect, PauseReading, Send
 from mqbroker.node.values.inputs import Input
 
 from tests.support.broker_process import free_port

@@ -16,7 +16,8 @@ import pytest
 from mqbroker.base.errors import ConfigFault
 from mqbroker.io import admin_socket
 from mqbroker.io.admin_socket import REQUESTS_MAX, AdminServer, open_socket
-from mqbroker.node.values.effects import AdminReply, Batch, Halt
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import AdminReply, Halt
 from mqbroker.node.values.inputs import AdminClosed, AdminRequest, Input
 
 from tests.support.patience import PATIENCE_S

@@ -16,7 +16,8 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener
-from mqbroker.node.values.effects import Batch, CloseConnection, Connect, PauseReading, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, Connect, PauseReading, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, Connected, ConnectionAccepted, Input, WriteBlocked
 
 from tests.support.broker_process import free_port

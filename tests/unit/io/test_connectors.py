@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.node.values.effects import Batch, CloseConnection, Connect, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, Connect, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, Connected, Input
 
 from tests.support.certificates import Authority

@@ -16,7 +16,8 @@ from mqbroker.io import endpoints
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.endpoints import Endpoints, Sources
 from mqbroker.io.http_head import Head, Response
-from mqbroker.node.values.effects import AdminReply, Batch
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import AdminReply
 from mqbroker.node.values.inputs import AdminRequest, Input
 
 from tests.support.patience import PATIENCE_S

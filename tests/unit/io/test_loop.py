@@ -16,7 +16,8 @@ from mqbroker.io import loop as loop_module
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import BURST_READ_BYTES, NodeLoop
 from mqbroker.journal.append import Append
-from mqbroker.node.values.effects import Batch, Halt, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import Halt, Send
 from mqbroker.node.values.inputs import (
     BytesReceived,
     Closed,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mqbroker.node.values.effects import Batch, CloseConnection, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, Input
 
 from tests.support.certificates import Authority

@@ -25,9 +25,9 @@ from mqbroker.io.listeners import open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server
+from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import (
     AdminReply,
-    Batch,
     CloseConnection,
     DeleteSegment,
     Derive,

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.tls_transport import TLS_HEADER
-from mqbroker.node.values.effects import Batch, CloseConnection, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, ConnectionAccepted, Input, WriteBlocked
 
 from tests.support.certificates import Authority

@@ -19,7 +19,8 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.io.log import Log
 from mqbroker.journal.append import Append
-from mqbroker.node.values.effects import Batch, Halt
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import Halt
 from mqbroker.node.values.inputs import BytesReceived, Input, UnsyncedBytes
 
 EXIT_HARD_STOP: Final = 1

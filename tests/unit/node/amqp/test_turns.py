@@ -10,7 +10,8 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.amqp import turns
 from mqbroker.node.amqp.turns import ALONE_WORK, LOST_BESIDE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.effects import Batch, PauseReading, Send
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import PauseReading, Send
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
     Attach,

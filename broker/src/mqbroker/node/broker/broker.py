@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
-from mqbroker.base.notice import Level, Notice
+from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core.address.permissions import Permissions
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.clock_steps import take_time
@@ -27,7 +25,6 @@ from mqbroker.core.store.commits import Commits
 from mqbroker.core.store.observers import MessageObserver
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
-from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.containers import Containers
 from mqbroker.node.amqp.ends import ReceivingEnd
@@ -55,16 +52,11 @@ from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
-from mqbroker.node.values.activity import Activity
-from mqbroker.node.values.completions import Completions
-from mqbroker.node.values.counters import Counters
-from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, Send
-from mqbroker.node.values.event_ring import EventRing
+from mqbroker.node.values.base_broker import BaseBroker
+from mqbroker.node.values.batch import Batch
+from mqbroker.node.values.effects import CloseConnection, DeleteSegment, Effect, Send
 from mqbroker.node.values.jobs import Jobs
-from mqbroker.node.values.login_delays import LoginDelays
 from mqbroker.node.values.node_states import NodeState
-from mqbroker.node.values.timers import Timers
-from mqbroker.wire.types import Symbol
 
 # What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
 # several queues have some, as those who wait for a message of one would wait for all of the other's.
@@ -99,28 +91,17 @@ class Setup:
     observers: tuple[MessageObserver, ...] = ()
 
 
-class Broker:
+class Broker(BaseBroker):
     """One node: everything below `io/`, behind one function."""
 
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
-        self.options = options
+        super().__init__(options, recovered, (setup.node_id, setup.boot_id, setup.secret), at)
         self.offered = options  # as the file of options says by now
-        self.login_delays, self.logins = LoginDelays(), Logins(self)
-        self.node_id = self.container_id = setup.node_id
-        self.boot_id, self.node_secret = setup.boot_id, setup.secret
+        self.logins = Logins(self)
         self.cluster = Cluster(self, setup.cluster_key)
         self.accounts = Accounts(setup.users, setup.secret, self.cluster.verifier)
-        self.open_properties = {
-            Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
-        }  # fmt: skip
-        self.at = self.started_at = at
-        self.timers = Timers()
-        self.counters, self.containment, self.completions = Counters(), Containment(self), Completions()
+        self.containment = Containment(self)
         self.peers: dict[int, Peer] = {}
-        self.epoch, self.term = recovered.boot + 1, recovered.term  # the first grows with each start
-        self.journal = Journal(options.journal, recovered)
-        self.permissions = Permissions(options.security_settings)
-        self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         around = NodeSurroundings(self)
         self.store = Store(options.limits, options.address_settings, self.journal, around, at)
         for each in setup.observers:
@@ -129,12 +110,11 @@ class Broker:
         self.commits = Commits(self.store)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.activity, self.event_ring, self.chores = Activity(), EventRing(), Chores(self)
+        self.chores = Chores(self)
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
         self.termini = Termini(self)
-        self.stopping, self.is_disk_full = Stopping(self), False
-        self.effects: list[Effect] = []
+        self.stopping = Stopping(self)
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
@@ -143,7 +123,6 @@ class Broker:
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
         self.containers = Containers()
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
-        self._notices: list[Notice] = []
         self._operations = setup.operations
         self.listeners = {listener.name: listener for listener in options.listeners}
         self.large = LargeMessages(self, setup.large_files)
@@ -203,7 +182,7 @@ class Broker:
         if self.starved:
             self._relieve()
         more = self.chores.run() or more
-        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=not self.is_running) or more
+        more = self.jobs.run(is_held=self.is_disk_full, is_running=self.is_running) or more
         if self.large.downloads:
             self.large.pump()
         more = self.cluster.failover_list.tell() or more
@@ -410,28 +389,3 @@ class Broker:
             waiting, meter.waiting = meter.waiting, {}
             for link, peer in waiting.items():
                 peer.grant(link)
-
-    # -- for the rooms above ------------------------------------------------------------------------------------------
-
-    def notice(self, level: Level, event: str, **fields: str | int) -> None:
-        """Have something logged."""
-        notice = Notice(level, event, fields)
-        self._notices.append(notice)
-        self.event_ring.add(notice, self.at.wall_ms)
-
-    def _audit(self, request_id: int, outcome: str) -> None:
-        fields = self.event_ring.outcome(request_id, outcome)
-        if fields is not None:
-            self.notice(Level.INFO, "admin", **fields)
-
-    def reply(self, request_id: int, result: Any) -> None:
-        """Answer an admin request."""
-        self._audit(request_id, "done")
-        LOOK.has_touched = True
-        self.effects.append(AdminReply(request_id, result))
-
-    def reply_error(self, request_id: int, condition: str, description: str) -> None:
-        """Refuse an admin request."""
-        self._audit(request_id, condition)
-        LOOK.has_touched = True
-        self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

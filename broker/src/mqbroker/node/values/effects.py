@@ -1,4 +1,4 @@
-"""Everything that a node may ask of the world, as values, and the Batch that carries them.
+"""Everything that a node may ask of the world, as values. A Batch (batch.py) carries them.
 
 `io/` carries out a Batch in this order: append first (queued for the disk thread), then effects in their order.
 A Send must not be seen by a peer before what it acknowledges is synced: the core guarantees that by making the Send
@@ -12,7 +12,6 @@ from typing import Any
 
 from mqbroker.base.frozen import frozen
 from mqbroker.journal.places import Slice
-from mqbroker.node.values.traffic import Batch as Batch
 from mqbroker.node.values.traffic import Send as Send
 
 

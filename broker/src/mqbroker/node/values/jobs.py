@@ -44,12 +44,12 @@ class Jobs:
             raise Refused("amqp:resource-limit-exceeded", why)
         self._jobs.append(job)
 
-    def run(self, *, is_held: bool, is_stopping: bool) -> bool:
+    def run(self, *, is_held: bool, is_running: bool) -> bool:
         """One piece of the first job; whether to call again at once."""
         jobs = self._jobs
         if not jobs:
             return False
-        if is_stopping:
+        if not is_running:
             while jobs:
                 jobs.popleft().abandon()
         job = next((each for each in jobs if not each.is_waiting and not (is_held and each.needs_disk)), None)

@@ -13,7 +13,7 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 PERIOD_NS: Final = 60_000 * NS_PER_MS
 KEYS_MAX: Final = 10
@@ -32,7 +32,7 @@ class Seldom:
 
     __slots__ = ("_broker", "_event", "_key", "_level", "_untold", "due_ns", "scheduled_ns")
 
-    def __init__(self, broker: Broker, event: str, key: str, level: Level = Level.WARNING) -> None:
+    def __init__(self, broker: BaseBroker, event: str, key: str, level: Level = Level.WARNING) -> None:
         """`key`: how the field is called that says what a notice is about."""
         self._broker = broker
         self._event = event
