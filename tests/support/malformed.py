@@ -45,6 +45,19 @@ FOOTER = section(0x78, mapped(b"\xa3\x01k", b"\xa1\x01v"))
 ONE = b"\0" * 7 + b"\1"  # of 64 bits
 SYMBOL_80 = b"\xa3\x01\xc3"
 
+# Maps that no dict can hold.
+HELD_AS_BYTES = {
+    "keys equal but for their type": mapped(b"\x54\x01", b"\x40", b"\x55\x01", b"\x41"),
+    "true and 1": mapped(b"\x41", b"\x40", b"\x52\x01", b"\x41"),
+    "1 and 1.0": b"\xc1\x0e\x04\x55\x01\x40\x82\x3f\xf0\0\0\0\0\0\0\x41",
+    "text and a symbol": mapped(b"\xa1\x01k", b"\x40", b"\xa3\x01k", b"\x41"),
+    "binary and a uuid": mapped(b"\xa0\x10" + bytes(16), b"\x40", b"\x98" + bytes(16), b"\x41"),
+    "a list as key": mapped(b"\x45", b"\x40"),
+    "a map as key": mapped(mapped(b"\x41", b"\x40"), b"\x40"),
+    "a described value as key": b"\xc1\x06\x02\x00\x53\x01\x40\x40",
+    "keys that are no dict's, further in": listed(mapped(b"\xa1\x01k", mapped(b"\x41", b"\x40", b"\x52\x01", b"\x41"))),
+}  # fmt: skip
+
 MALFORMED: dict[str, bytes] = {
     # sections: which, in which order, how many
     "properties behind the body": BODY + PROPERTIES,
@@ -98,6 +111,18 @@ MALFORMED: dict[str, bytes] = {
     "a symbol as key of application properties": section(0x74, mapped(b"\xa3\x01k", b"\x40")) + BODY,
     "a null as key of application properties": section(0x74, mapped(b"\x40", b"\x40")) + BODY,
     "a key twice": section(0x74, mapped(b"\xa1\x01k", b"\x40", b"\xb1\x00\x00\x00\x01k", b"\x40")) + BODY,
+    "a key twice in a map": section(0x74, mapped(
+        b"\xa1\x01k", mapped(b"\x54\x01", b"\x40", b"\x54\x01", b"\x41"))) + BODY,
+    "a key twice in a map, spelt in two ways": section(0x72, mapped(
+        b"\xa3\x01k", mapped(b"\x54\x01", b"\x40", b"\x71\0\0\0\1", b"\x41"))) + BODY,
+    "a list twice as key in a map": section(0x74, mapped(
+        b"\xa1\x01k", mapped(b"\x45", b"\x40", b"\x45", b"\x41"))) + BODY,
+    "a key twice in a map in a list": section(0x71, mapped(
+        b"\xa3\x01k", listed(mapped(b"\x41", b"\x40", b"\x56\x01", b"\x41")))) + BODY,
+    "a key twice in a map of an array": section(0x74, mapped(
+        b"\xa1\x01k", b"\xe0\x08\x01\xc1\x05\x04\x41\x40\x41\x40")) + BODY,
+    "a key twice in a map of many": section(0x74, mapped(
+        b"\xa1\x01k", mapped(*[b"\x54\x01"] * 130))) + BODY,
     "a key that is not UTF-8": section(0x74, mapped(b"\xa1\x01\xff", b"\x40")) + BODY,
     "a property that is not UTF-8": section(0x74, mapped(b"\xa1\x01k", b"\xa1\x01\xff")) + BODY,
     "application properties as a list": section(0x74, b"\x45") + BODY,
@@ -133,6 +158,9 @@ MESSAGES: dict[str, bytes] = {
     "lists 32 deep": section(0x77, nested(33)),
     "a map of numbers that are alike": section(0x77, mapped(b"\x54\x01", b"\x40", b"\x55\x01", b"\x40")),
     "a map with lists as keys": section(0x77, mapped(b"\x45", b"\x40")),
+    "a body with a key twice, which is its reader's": section(0x77, mapped(b"\x41", b"\x40", b"\x41", b"\x40")),
+    **{f"{name} in a map before the body": section(0x74, mapped(b"\xa1\x01k", value)) + BODY
+       for name, value in HELD_AS_BYTES.items()},
     "arrays": section(0x77, listed(b"\xe0\x06\x01\x71" + ONE[4:], b"\xe0\x05\x03\x56\x01\x00\x01")),
     "an array of described values": section(0x77, b"\xe0\x07\x02\x00\x53\x05\x50\x01\x02"),
     "a described value": section(0x77, b"\x00\xa3\x01d" + listed(b"\xa1\x01x")),

@@ -13,7 +13,8 @@ from mqbroker.wire.codes import DEPTH_MAX
 from mqbroker.wire.large import body_offset
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import encode_section
-from mqbroker.wire.wellformed import VALUES_MAX, Forms
+from mqbroker.wire.walk import VALUES_MAX
+from mqbroker.wire.wellformed import Forms
 
 from tests.support.malformed import FOOTER, MALFORMED, MESSAGES, listed, mapped, section
 from tests.unit.wire.strategies import steady, values

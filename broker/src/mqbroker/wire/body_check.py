@@ -13,7 +13,8 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.wire import codes
 from mqbroker.wire.decode import READERS, compound_bounds, decode_fault
 from mqbroker.wire.scan import FOOTER, section_at
-from mqbroker.wire.wellformed import VALUES_MAX, check_fixed, check_kind, check_order, form_of
+from mqbroker.wire.walk import VALUES_MAX, check_fixed
+from mqbroker.wire.wellformed import check_kind, check_order, form_of
 
 FOOTER_BYTES_MAX: Final = 64 << 10
 SECTION_START_BYTES_MAX: Final = 64  # of a descriptor, however it is spelt

@@ -20,6 +20,7 @@ from mqbroker.wire.values import (
     Decimal64,
     Decimal128,
     Described,
+    Encoded,
     Float,
     Int,
     Long,
@@ -155,21 +156,24 @@ def _listed(wide: bool) -> Reader:
 
 
 def _mapped(wide: bool) -> Reader:
-    def read(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[dict[Any, Any], int]:
+    code = bytes((codes.MAP32 if wide else codes.MAP8,))
+
+    def read(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[dict[Any, Any] | Encoded, int]:
         _check_depth(depth, offset)
+        begin = offset
         count, offset, body_end = compound_bounds(buffer, offset, end, wide)
         if count % 2 or count > body_end - offset:
             raise decode_fault(f"map of {count} keys and values in {body_end - offset} bytes", offset)
         values: dict[Any, Any] = {}
         for _ in range(count // 2):
-            if offset < body_end and buffer[offset] in _NO_MAP_KEY:
-                raise decode_fault("map key of a compound type", offset)
+            is_compound = offset < body_end and buffer[offset] in COMPOUNDS
             key, offset = decode_value(buffer, offset, body_end, depth + 1)
-            values[key], offset = decode_value(buffer, offset, body_end, depth + 1)
-        # Keys that differ in type alone (int 1, long 1) are equal here: refused, for one of them would be lost.
-        if len(values) != count // 2:
-            raise decode_fault("map with equal keys", offset)
+            value, offset = decode_value(buffer, offset, body_end, depth + 1)
+            if not is_compound:
+                values[key] = value
         _check_used_up(offset, body_end)
+        if len(values) != count // 2:
+            return Encoded(code + bytes(buffer[begin:body_end])), body_end
         return values, body_end
 
     return read
@@ -226,7 +230,7 @@ def _check_used_up(offset: int, body_end: int) -> None:
         raise decode_fault(f"compound has {body_end - offset} bytes behind its last value", offset)
 
 
-_NO_MAP_KEY = frozenset(
+COMPOUNDS = frozenset(
     (
         codes.DESCRIBED,
         codes.LIST0,

@@ -22,6 +22,7 @@ from mqbroker.wire.values import (
     Decimal64,
     Decimal128,
     Described,
+    Encoded,
     Float,
     Int,
     Long,
@@ -155,6 +156,10 @@ def _encode_list(value: Sequence[Any], depth: int) -> bytes:
     return encode_list(len(value), _encode_all(value, depth))
 
 
+def _encode_encoded(value: Encoded, depth: int) -> bytes:
+    return bytes(value)
+
+
 def _encode_described(value: Described, depth: int) -> bytes:
     return b"\x00" + _encode_all((value.descriptor, value.value), depth)
 
@@ -218,12 +223,14 @@ def _variable_element(layout: str, encoding: str | None) -> Writer:
     return write
 
 
-def _compound_element(layout: str, kind: type) -> Writer:
+def _compound_element(code: int, layout: str, kind: type) -> Writer:
     """Size, count and body in the width that the array's constructor fixes for all of its values."""
     header = struct.Struct(layout)
     width = header.size // 2
 
     def write(value: Any, depth: int) -> bytes:
+        if type(value) is Encoded and value[0] == code:
+            return bytes(value[1:])
         if kind is Array:
             count, body = len(value.values), _array_body(value, depth)
         else:
@@ -268,6 +275,7 @@ _WRITERS: dict[type, Writer] = {
     Decimal64: _encode_raw(codes.DECIMAL64, 8),
     Decimal128: _encode_raw(codes.DECIMAL128, 16),
     Uuid: _encode_raw(codes.UUID, 16),
+    Encoded: _encode_encoded,
     Described: _encode_described,
     Array: encode_array,
 }
@@ -306,10 +314,10 @@ _ELEMENTS: dict[int, Writer] = {
     codes.VBIN32: _variable_element(">I", None),
     codes.STR32: _variable_element(">I", "utf-8"),
     codes.SYM32: _variable_element(">I", "ascii"),
-    codes.LIST8: _compound_element(">BB", list),
-    codes.MAP8: _compound_element(">BB", dict),
-    codes.LIST32: _compound_element(">II", list),
-    codes.MAP32: _compound_element(">II", dict),
-    codes.ARRAY8: _compound_element(">BB", Array),
-    codes.ARRAY32: _compound_element(">II", Array),
+    codes.LIST8: _compound_element(codes.LIST8, ">BB", list),
+    codes.MAP8: _compound_element(codes.MAP8, ">BB", dict),
+    codes.LIST32: _compound_element(codes.LIST32, ">II", list),
+    codes.MAP32: _compound_element(codes.MAP32, ">II", dict),
+    codes.ARRAY8: _compound_element(codes.ARRAY8, ">BB", Array),
+    codes.ARRAY32: _compound_element(codes.ARRAY32, ">II", Array),
 }

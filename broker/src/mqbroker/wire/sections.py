@@ -42,7 +42,7 @@ from mqbroker.wire.scan import (
     scan_sections,
     section_at,
 )
-from mqbroker.wire.values import Array, Described, Symbol, ULong, Uuid
+from mqbroker.wire.values import Array, Described, Encoded, Symbol, ULong, Uuid
 
 __all__ = [
     "Header",
@@ -65,7 +65,7 @@ PRIORITY_DEFAULT: Final = 4
 MessageId = ULong | Uuid | bytes | str
 
 _ID_TYPES: Final = (ULong, Uuid, bytes, str)
-_COMPOUNDS: Final = frozenset((list, dict, Array, Described))
+_COMPOUNDS: Final = frozenset((list, dict, Array, Described, Encoded))
 
 
 def _write_id(value: Any) -> bytes:

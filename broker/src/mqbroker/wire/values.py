@@ -113,6 +113,15 @@ class Uuid(bytes):
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+class Encoded(bytes):
+    """A value as it came, with its format code: a map that no dict can hold.
+
+    Its keys are lists or the like, or equal here while their types tell them apart (int 1, long 1, true).
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     """A value with a descriptor, which is a Symbol or a ULong in practice (§1.1.2)."""

@@ -2,9 +2,10 @@
 
 Messages of one link look alike, so each is first held against the form of the last one that was looked into: bytes
 that say what is where are the same, text is ASCII, and what lies between may be anything. Only what does not fit is
-walked through, value by value and in linear time. Invariants: what fits a form is well-formed, and says no more of
-itself than the form does (parts.py); nothing is decoded. A message may lack a body, and its application properties
-may hold lists and maps, against §3.2.5: Proton sends such, and no client fails over them. Source: AMQP 1.0 §1.6, §3.2.
+walked through, value by value and in linear time. Keys of maps are compared before the body, which is what the broker
+itself reads, and of the footer's own. Invariants: what fits a form is well-formed, and says no more of itself than the
+form does (parts.py); nothing else is decoded. A message may lack a body, and its application properties may hold lists
+and maps, against §3.2.5: Proton sends such, and no client fails over them. Source: AMQP 1.0 §1.6, §3.2.
 """
 
 from __future__ import annotations
@@ -14,12 +15,6 @@ from typing import Final, NamedTuple
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.codes import (
-    ARRAY8,
-    ARRAY32,
-    BOOLEAN,
-    CHAR,
-    DEPTH_MAX,
-    DESCRIBED,
     LIST0,
     LIST8,
     LIST32,
@@ -40,10 +35,8 @@ from mqbroker.wire.codes import (
     UUID,
     VBIN8,
     VBIN32,
-    ZERO_WIDTH,
-    ZERO_WIDTH_COUNT_MAX,
 )
-from mqbroker.wire.decode import READERS, compound_bounds, decode_fault, decode_value
+from mqbroker.wire.decode import compound_bounds, decode_fault, decode_value
 from mqbroker.wire.parts import DELIVERY_DELAY, DELIVERY_TIME, DUPLICATE_ID, LAST_VALUE
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import (
@@ -57,17 +50,14 @@ from mqbroker.wire.scan import (
     VALUE,
     section_at,
 )
+from mqbroker.wire.walk import VALUES_MAX, Walk, check_pairs, check_value
 
 FORM_BYTES_MAX: Final = 1024  # what is longer before its body is walked through each time
-VALUES_MAX: Final = 1 << 16  # time for a message is bounded: what else its body holds is stepped over by its sizes
-ALIKE_MIN: Final = 64
 COLUMNS_MIN: Final = 16  # below this many messages a look at each is faster than one at whole columns
 COLUMNS_PER_MESSAGE_MAX: Final = 2  # and where there are more columns than this for each
 
 _U32: Final = Struct(">I")
 _BYTE: Final = [bytes([value]) for value in range(256)]
-_KNOWN: Final = bytes(READERS[code] is not None for code in range(256))
-_WIDTHS: Final = (0, 0, 0, 0, 0, 1, 2, 4, 8, 16)  # by the high digit of a format code, of those without a size (§1.2)
 
 SAME: Final = 0xFF
 ASCII: Final = 0x80
@@ -212,20 +202,6 @@ def is_text(buffer: bytes, begin: int, end: int) -> bool:
 # -- one message, value by value --------------------------------------------------------------------------------------
 
 
-class Walk:
-    """One way through a message. `mask`: as a Form has it; `left`: so many values may still be looked into.
-
-    `is_before_body`: the broker itself reads what is there, so all of it is looked into.
-    """
-
-    __slots__ = ("is_before_body", "left", "mask")
-
-    def __init__(self, size_bytes: int) -> None:
-        self.mask = bytearray(b"\xff" * size_bytes)
-        self.left = VALUES_MAX
-        self.is_before_body = False
-
-
 def form_of(payload: bytes, begin: int) -> Form:
     """The form of a message whose header section, if it has one, ends at `begin`. Raises PeerFault.
 
@@ -273,7 +249,7 @@ def check_order(section: int, last: int, count: int, at: int) -> None:
 def _body(payload: bytes, section: int, at: int, walk: Walk) -> int:
     """Checks the value of a section of a body; the offset behind it."""
     check_kind(section, payload[at] if at < len(payload) else NULL, at)
-    return _value(payload, at, len(payload), 0, walk)
+    return check_value(payload, at, len(payload), 0, walk)
 
 
 def check_kind(section: int, code: int, at: int) -> None:
@@ -303,7 +279,7 @@ def _properties(payload: bytes, at: int, walk: Walk) -> tuple[int, bool]:
             raise decode_fault(f"properties, {name}: format code 0x{payload[at]:02x} is not of its type", at)
         if payload[at] != NULL:
             is_telling = is_telling or field in _TELLING
-            at = _value(payload, at, end, 1, walk)
+            at = check_value(payload, at, end, 1, walk)
         else:
             at += 1
     if at != end:
@@ -319,7 +295,7 @@ def _map(payload: bytes, section: int, at: int, walk: Walk) -> tuple[int, bool]:
     is_of_properties = section == APPLICATION_PROPERTIES
     allowed = _PROPERTY_KEYS if is_of_properties else _ANNOTATION_KEYS
     count, at, end = compound_bounds(payload, at + 1, len(payload), code == MAP32)
-    _check_pairs(count, at, end)
+    check_pairs(count, at, end)
     if count > VALUES_MAX:
         raise decode_fault(f"section 0x{section:02x} of over {VALUES_MAX} keys and values", at)
     is_telling = False
@@ -329,13 +305,13 @@ def _map(payload: bytes, section: int, at: int, walk: Walk) -> tuple[int, bool]:
         if at >= end or payload[at] not in allowed:
             what = "string" if is_of_properties else "symbol or ulong"
             raise decode_fault(f"key of section 0x{section:02x} must be a {what}", at)
-        after = _value(payload, at, end, 1, keys)  # keys are the same in all messages of a form
+        after = check_value(payload, at, end, 1, keys)  # keys are the same in all messages of a form
         said = _key(payload, at, after)
         if said in seen:
             raise decode_fault(f"section 0x{section:02x} has a key twice", at)
         seen.add(said)
         is_telling = is_telling or said in _MARKS
-        at = _value(payload, after, end, 1, walk)
+        at = check_value(payload, after, end, 1, walk)
     if at != end:
         raise decode_fault(f"section 0x{section:02x} has {end - at} bytes behind its last value", at)
     return end, is_telling
@@ -350,145 +326,3 @@ def _key(payload: bytes, at: int, after: int) -> bytes:
         return payload[at + 5 : after]
     number: int = decode_value(payload, at, after)[0]
     return b"\0%d" % number
-
-
-def _check_pairs(count: int, at: int, end: int) -> None:
-    if count % 2 or count > end - at:
-        raise decode_fault(f"map of {count} keys and values in {end - at} bytes", at)
-
-
-def _value(payload: bytes, at: int, end: int, depth: int, walk: Walk) -> int:
-    """Checks the value whose format code is at `at`, and takes out of `mask` what may be another; the offset behind."""
-    if at >= end:
-        raise decode_fault("value expected, nothing left", at)
-    code = payload[at]
-    if code == DESCRIBED:
-        _check_depth(depth, at)
-        at = _value(payload, at + 1, end, depth + 1, walk)
-        return _value(payload, at, end, depth + 1, walk)
-    return _content(payload, code, at + 1, (end, depth), walk)
-
-
-def _content(payload: bytes, code: int, at: int, place: tuple[int, int], walk: Walk) -> int:
-    """The same of what stands behind a format code."""
-    end, depth = place
-    if not _KNOWN[code]:
-        raise decode_fault(f"unknown format code 0x{code:02x}", at - 1)
-    if code < VBIN8:
-        after = at + _WIDTHS[code >> 4]
-        if after > end:
-            raise decode_fault(f"{after - at} bytes expected", at)
-        if code in (BOOLEAN, CHAR):
-            check_fixed(payload, code, at, at)
-        elif after <= len(walk.mask):
-            walk.mask[at:after] = bytes(after - at)
-        return after
-    if code < LIST8:
-        return _sized(payload, code, at, end, walk)
-    _check_depth(depth, at)
-    count, at, body_end = compound_bounds(payload, at, end, code in (LIST32, MAP32, ARRAY32))
-    if code in (ARRAY8, ARRAY32):
-        at = _array(payload, count, at, (body_end, depth), walk)
-    else:
-        if code in (MAP8, MAP32):
-            _check_pairs(count, at, body_end)
-        elif count > body_end - at:
-            raise decode_fault(f"list of {count} values in {body_end - at} bytes", at)
-        if count > ALIKE_MIN and _are_alike(payload, count, at, body_end):
-            return body_end
-        if not _spend(walk, count, at):
-            return body_end
-        for _ in range(count):
-            at = _value(payload, at, body_end, depth + 1, walk)
-    if at != body_end:
-        raise decode_fault(f"compound has {body_end - at} bytes behind its last value", at)
-    return body_end
-
-
-def _spend(walk: Walk, count: int, at: int) -> bool:
-    """Look into so many values more, if that may be. Raises PeerFault where none may be left out."""
-    walk.left -= count
-    if walk.left < 0 and walk.is_before_body:
-        raise decode_fault(f"over {VALUES_MAX} values before the body", at)
-    return walk.left >= 0
-
-
-def check_fixed(payload: bytes, code: int, at: int, offset: int) -> None:
-    """Whether a value without a size, which is at `at`, is one. `offset`: where that is in the message."""
-    if code == BOOLEAN:
-        if payload[at] > 1:
-            raise decode_fault("boolean must be 0x00 or 0x01", offset)
-    elif code == CHAR:
-        point: int = _U32.unpack_from(payload, at)[0]
-        if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-            raise decode_fault(f"0x{point:x} is no Unicode character", offset)
-
-
-def _sized(payload: bytes, code: int, at: int, end: int, walk: Walk) -> int:
-    """The same of binary, string and symbol: behind their code stands a size."""
-    begin = at + (1 if code < VBIN32 else 4)
-    if begin > end:
-        raise decode_fault("size cut off", at)
-    size: int = payload[at] if code < VBIN32 else _U32.unpack_from(payload, at)[0]
-    after = begin + size
-    if after > end:
-        raise decode_fault(f"{size} bytes do not fit their surroundings", at)
-    if code in (VBIN8, VBIN32):
-        if after <= len(walk.mask):
-            walk.mask[begin:after] = bytes(size)
-        return after
-    piece = payload[begin:after]
-    if piece.isascii():
-        if after <= len(walk.mask):
-            walk.mask[begin:after] = b"\x80" * size
-        return after
-    if code in (SYM8, SYM32):
-        raise decode_fault("a symbol is not ascii", begin)
-    try:
-        piece.decode()
-    except UnicodeDecodeError as error:
-        raise decode_fault("text is not utf-8", begin + error.start) from None
-    return after
-
-
-def _array(payload: bytes, count: int, at: int, place: tuple[int, int], walk: Walk) -> int:
-    """The same of an array, behind its count: its values share one format code and their descriptors."""
-    end, depth = place
-    depth += 1
-    descriptors = 0
-    while at < end and payload[at] == DESCRIBED:
-        _check_depth(depth + descriptors, at)
-        at = _value(payload, at + 1, end, depth + 1, walk)
-        descriptors += 1
-    if at >= end:
-        raise decode_fault("array without a constructor", at)
-    code = payload[at]
-    at += 1
-    limit = ZERO_WIDTH_COUNT_MAX if code in ZERO_WIDTH else end - at
-    if count > limit:
-        raise decode_fault(f"array of {count} values where {limit} are possible", at)
-    if not _KNOWN[code]:
-        raise decode_fault(f"unknown format code 0x{code:02x}", at - 1)
-    if code < VBIN8 and code != CHAR and at + count * _WIDTHS[code >> 4] == end:
-        if code == BOOLEAN and payload[at:end].strip(b"\0\1"):
-            raise decode_fault("booleans must be 0x00 or 0x01", at)
-        return end
-    if not _spend(walk, count, at):
-        return end
-    for _ in range(count):
-        at = _content(payload, code, at, (end, depth), walk)
-    return at
-
-
-def _are_alike(payload: bytes, count: int, at: int, end: int) -> bool:
-    """Whether a list surely holds numbers or the like of one format code only, of which any bytes are a value."""
-    code = payload[at]
-    if code == DESCRIBED or code >= VBIN8 or not _KNOWN[code] or code in (BOOLEAN, CHAR):
-        return False
-    step = 1 + _WIDTHS[code >> 4]
-    return end - at == count * step and payload[at:end:step] == _BYTE[code] * count
-
-
-def _check_depth(depth: int, at: int) -> None:
-    if depth >= DEPTH_MAX:
-        raise decode_fault(f"values nested deeper than {DEPTH_MAX}", at)
