@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.completions import Completions
+from mqbroker.node.values.completions import UNSAID, Completions
 
 from tests.support.stage import Stage
 
@@ -15,10 +15,10 @@ def test_each_is_told_its_own_result_or_reason_once() -> None:
     completions = Completions()
     first = completions.expect(lambda result, why: told.append(("first", result, why)))
     second = completions.expect(lambda result, why: told.append(("second", result, why)))
-    assert completions.tell(second, None, "EIO")
-    assert completions.tell(first, b"bytes", "")
+    assert completions.failed(second, "EIO")
+    assert completions.done(first, b"bytes")
     assert told == [("second", None, "EIO"), ("first", b"bytes", "")]
-    assert not completions.tell(first, b"again", "")
+    assert not completions.done(first, b"again")
     assert len(told) == 2
 
 
@@ -26,8 +26,8 @@ def test_no_id_comes_twice_whether_somebody_waits_or_not() -> None:
     completions = Completions()
     ids = [completions.next_id(), completions.expect(lambda *_: None), completions.next_id()]
     assert ids == sorted(set(ids))
-    assert not completions.tell(ids[0], None, "")
-    assert not completions.tell(99, None, ""), "nor is one known that was never given out"
+    assert not completions.done(ids[0])
+    assert not completions.done(99), "nor is one known that was never given out"
 
 
 def test_who_is_told_may_have_another_effect_carried_out() -> None:
@@ -42,8 +42,15 @@ def test_who_is_told_may_have_another_effect_carried_out() -> None:
 
     ids.append(completions.expect(then))
     for number, effect_id in enumerate(ids):
-        completions.tell(effect_id, number, "")
+        completions.done(effect_id, number)
     assert told == [0, 1, 2]
+
+
+def test_a_failure_without_a_reason_is_none_the_less() -> None:
+    told: list[tuple[Any, str]] = []
+    completions = Completions()
+    assert completions.failed(completions.expect(lambda result, why: told.append((result, why))), "")
+    assert told == [(None, UNSAID)]
 
 
 def test_a_failure_that_nobody_waits_for_is_told_to_the_log() -> None:

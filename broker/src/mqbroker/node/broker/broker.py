@@ -314,10 +314,10 @@ class Broker(BaseBroker):
             peer.blocked(given_.is_blocked)
 
     def _done(self, given_: given.Done) -> None:
-        self.completions.tell(given_.id, given_.result, "")
+        self.completions.done(given_.id, given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
-        if not self.completions.tell(given_.id, None, given_.why):
+        if not self.completions.failed(given_.id, given_.why):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
     def _disk(self, given_: given.UnsyncedBytes) -> None:

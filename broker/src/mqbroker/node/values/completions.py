@@ -7,9 +7,11 @@ which nobody waits is for the log. Bounded by whoever has effects carried out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.base.look import LOOK
+
+UNSAID: Final = "no reason was given"
 
 # Called with the result and no reason, or with None and why it failed.
 Completion = Callable[[Any, str], None]
@@ -34,8 +36,15 @@ class Completions:
         self._expected[effect_id] = then
         return effect_id
 
-    def tell(self, effect_id: int, result: Any, why: str) -> bool:
-        """An effect is done, or has failed where `why` says something; whether anybody waited for it."""
+    def done(self, effect_id: int, result: Any = None) -> bool:
+        """An effect is done; whether anybody waited for it."""
+        return self._tell(effect_id, result, "")
+
+    def failed(self, effect_id: int, why: str) -> bool:
+        """An effect has failed, also where nobody says why; whether anybody waited for it."""
+        return self._tell(effect_id, None, why or UNSAID)
+
+    def _tell(self, effect_id: int, result: Any, why: str) -> bool:
         LOOK.has_touched = True
         then = self._expected.pop(effect_id, None)
         if then is not None:
