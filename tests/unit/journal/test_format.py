@@ -5,7 +5,8 @@ from __future__ import annotations
 from zlib import crc32
 
 import pytest
-from mqbroker.base.errors import StorageFault, Unusable
+from mqbroker.base.errors import Bug, StorageFault, Unusable
+from mqbroker.base.term import TERM_MAX
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
     FORMAT_VERSION,
@@ -19,8 +20,6 @@ from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
 
 from .disk_image import NODE_ID, DiskImage, options, take
-
-TERM_MAX = 2**64 - 1
 
 
 def test_without_a_term_every_byte_is_that_of_earlier_releases() -> None:
@@ -136,6 +135,25 @@ def test_but_one_of_another_history_is_refused_there_too() -> None:
     disk.term = 2
     disk.new_file(max(disk.files) + 1)
     with pytest.raises(StorageFault, match="begun in term 2, and a file before it in term 3"):
+        disk.recover()
+
+
+@pytest.mark.parametrize("term", [-1, TERM_MAX + 1, 2**64 - 1, 2**64])
+def test_no_file_is_begun_in_a_term_that_no_node_could_be_told_of(term: int) -> None:
+    with pytest.raises(Bug, match="is not from 0 to"):
+        encode_file_header(7, 4096, NODE_ID, term)
+
+
+@pytest.mark.parametrize("term", [TERM_MAX + 1, 2**64 - 1])
+def test_nor_is_one_read(term: int) -> None:
+    disk = DiskImage()
+    life(disk, Recovered(), 3)
+    first = min(disk.files)
+    header = bytearray(encode_file_header(first, 4096, NODE_ID, 3))
+    header[48:56] = term.to_bytes(8, "big")
+    header[-4:] = crc32(header[:-4]).to_bytes(4, "big")
+    disk.files[first][:FILE_HEADER_BYTES] = header
+    with pytest.raises(StorageFault, match=f"begun in term {term}, and terms end at"):
         disk.recover()
 
 

@@ -15,6 +15,7 @@ from functools import total_ordering
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.term import TERM_MAX
 from mqbroker.cluster.fields import (
     BOOT_ID,
     NAME,
@@ -227,7 +228,8 @@ def _version(row: dict[str, Any]) -> Version:
     if not isinstance(pair, list) or len(pair) != 2:
         raise MalformedField("version must be a list of two numbers")
     said = {"epoch": pair[0], "counter": pair[1], TERM: row.get(TERM, 0)}
-    return Version(*(number_of(said, name, VERSION_MAX, 0) for name in said))
+    epoch, counter = (number_of(said, name, VERSION_MAX, 0) for name in ("epoch", "counter"))
+    return Version(epoch, counter, number_of(said, TERM, TERM_MAX, 0))
 
 
 def _binding_added(row: dict[str, Any]) -> BindingAdded:

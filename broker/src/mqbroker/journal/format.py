@@ -26,6 +26,8 @@ import struct
 from typing import NamedTuple
 
 from mqbroker.base.checksum import crc32
+from mqbroker.base.errors import Bug
+from mqbroker.base.term import TERM_MAX
 from mqbroker.journal.entry import ENDS, ENTRY, ENTRY_CRC, ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
 
 FORMAT_VERSION = 1  # what is written where no term is given
@@ -68,7 +70,9 @@ def file_name(segment: int) -> str:
 
 
 def encode_file_header(segment: int, size_bytes: int, node_id: bytes, term: int | None = None) -> bytes:
-    """`term` None: of the version that has none."""
+    """`term` None: of the version that has none. Raises Bug for one that no other node could be told of."""
+    if term is not None and not 0 <= term <= TERM_MAX:
+        raise Bug(f"term {term} is not from 0 to {TERM_MAX}")
     version = FORMAT_VERSION if term is None else TERM_VERSION
     body = _FILE.pack(FILE_MARK, version, 0, 0, segment, size_bytes, node_id, term or 0)
     return body + _FILE_CRC.pack(crc32(body))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import Unusable
 from mqbroker.base.notice import Level, Notice
+from mqbroker.base.term import TERM_MAX
 from mqbroker.journal.damage import DamageVerdict, decide, gather, is_blank, misplaced
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
 from mqbroker.journal.format import (
@@ -296,6 +297,8 @@ def check_file(number: int, buffer: bytes, node_id: bytes) -> FileHeader:
         readable = " and ".join(map(str, READ_VERSIONS))
         why = f"it has format version {header.version}, this release reads versions {readable}"
         raise Damage(number, 0, why, "start the release that wrote it")
+    if header.term > TERM_MAX:
+        raise Damage(number, 0, f"it says it was begun in term {header.term}, and terms end at {TERM_MAX}", RESTORE)
     if header.node_id != node_id:
         why = f"it was written by node {header.node_id.hex()}, this is node {node_id.hex()}"
         raise Damage(number, 0, why, "put each node's files back into its own data directory")

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mqbroker.base.term import TERM_MAX
 from mqbroker.cluster.fields import (
     BOOT_ID,
     NAME,
@@ -88,7 +89,7 @@ def from_json(text: bytes) -> Announcement:
         started_ms=number_of(row, "started_ms", SEQ_MAX, 0) if "started_ms" in row else 0,
         has_yielded=flag_of(row, "yielded"),
         hears=_hears_in(row),
-        term=number_of(row, "term", SEQ_MAX, 0) if "term" in row else 0,
+        term=number_of(row, "term", TERM_MAX, 0) if "term" in row else 0,
     )
 
 

@@ -10,6 +10,7 @@ import enum
 import re
 from typing import Any, Final, NamedTuple
 
+from mqbroker.base.term import TERM_MAX
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.node_id_conflict import ProcessStart
 from mqbroker.wire.performatives import Open
@@ -26,7 +27,6 @@ TTL: Final = Symbol("mq:connection-ttl")  # ms without a word of the one that di
 TTL_MS_MIN: Final = 200
 TTL_MS_MAX: Final = 86_400_000
 STARTED_MS_MAX: Final = 2**63 - 1
-TERM_MAX: Final = 2**63 - 1
 ULONG_MAX: Final = 2**64 - 1
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 PORT_MAX: Final = 65_535
