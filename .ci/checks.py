@@ -79,6 +79,7 @@ class Outcome:
     passed: int = 0
     failed: int = 0
     took_s: float = 0.0
+    computed_s: float = 0.0
     complaints: list[str] = field(default_factory=list)
 
 
@@ -204,7 +205,11 @@ def beside(command: Command, environ: Mapping[str, str]) -> Iterator[None]:
 
 def together(lanes: Sequence[Sequence[Part]], environ: Mapping[str, str], wish: Wish) -> dict[str, Outcome]:
     """Run the parts of each lane in their order, and lanes beside each other; an outcome of each part, by its name."""
-    outcomes = {part.name: Outcome(part.name, 0, 1, 0, [f"{part.name}: not begun"]) for lane in lanes for part in lane}
+    outcomes = {
+        part.name: Outcome(part.name, failed=1, complaints=[f"{part.name}: not begun"])
+        for lane in lanes
+        for part in lane
+    }
 
     def work(lane: Sequence[Part]) -> None:
         for part in lane:
@@ -234,7 +239,10 @@ def run_aside(part: Part, environ: Mapping[str, str], wish: Wish) -> Outcome:
     with PRINTING, log.open("rb") as said:
         shutil.copyfileobj(said, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        result = f"{outcome.passed} passed, {outcome.failed} failed, {outcome.took_s:.0f} s"
+        result = (
+            f"{outcome.passed} passed, {outcome.failed} failed, "
+            f"{outcome.took_s:.0f} s, {outcome.computed_s:.0f} CPU seconds"
+        )
         print(f"== {part.name}: ended, {result}", flush=True)
     return outcome
 
@@ -280,10 +288,11 @@ def run(part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: 
         to.write(f"== {part.name}: {shown(command)}\n".encode())
         to.flush()
         try:
-            complaint = execute(full, environ, part.silence_s_max, wish, to)
+            complaint, computed_s = execute(full, environ, part.silence_s_max, wish, to)
         except Interrupted:
             count(outcome, f"{part.name}: interrupted", report if is_pytest else None)
             break
+        outcome.computed_s += computed_s
         count(outcome, complaint, report if is_pytest else None)
     outcome.took_s = time.monotonic() - started_s
     return outcome
@@ -325,8 +334,13 @@ class Relay(threading.Thread):
             self.join(0.01)
 
 
-def execute(command: Command, environ: Mapping[str, str], silence_s_max: float, wish: Wish, sink: IO[bytes]) -> str:
-    """Run one command in a group of processes of its own, so that nothing of it stays; why it failed, or nothing."""
+def execute(
+    command: Command, environ: Mapping[str, str], silence_s_max: float, wish: Wish, sink: IO[bytes]
+) -> tuple[str, float]:
+    """Run one command in a group of processes of its own, so that nothing of it stays; why it failed, or nothing.
+
+    And the processor time that it took.
+    """
     if wish.is_there:
         raise Interrupted
     try:
@@ -340,11 +354,11 @@ def execute(command: Command, environ: Mapping[str, str], silence_s_max: float, 
             start_new_session=True,
         )
     except OSError as fault:
-        return f"{shown(command[:1])}: {fault.strerror}"
+        return f"{shown(command[:1])}: {fault.strerror}", 0
     assert process.stdout is not None
     relay = Relay(process.stdout, sink)
     try:
-        complaint = watch(process, relay, silence_s_max, wish)
+        complaint, computed_s = watch(process, relay, silence_s_max, wish)
     except Interrupted:
         end(process)
         raise
@@ -353,27 +367,41 @@ def execute(command: Command, environ: Mapping[str, str], silence_s_max: float, 
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         relay.finish()
-    return f"{shown(command)}: {complaint}" if complaint else ""
+    return f"{shown(command)}: {complaint}" if complaint else "", computed_s
 
 
-def watch(process: subprocess.Popen[bytes], relay: Relay, silence_s_max: float, wish: Wish) -> str:
-    """Wait for its end, or make one where it seems to hang; why it failed, or nothing. Raises Interrupted."""
-    started_s = time.monotonic()
-    while True:
-        try:
-            code = process.wait(LOOK_S)
-        except subprocess.TimeoutExpired:
+def watch(process: subprocess.Popen[bytes], relay: Relay, silence_s_max: float, wish: Wish) -> tuple[str, float]:
+    """Wait for its end, or make one where it seems to hang; why it failed, or nothing, and its processor time.
+
+    Raises Interrupted.
+    """
+    started_s, is_over = time.monotonic(), os.pidfd_open(process.pid)
+    try:
+        while not select.select([is_over], [], [], LOOK_S)[0]:
             if wish.is_there:
-                raise Interrupted from None
+                raise Interrupted
             silent_s, talked_s = time.monotonic() - relay.heard_at_s, time.monotonic() - started_s
             if silent_s > silence_s_max:
                 end(process)
-                return f"ended, because nothing was heard of it for {silent_s:.0f} s"
+                return f"ended, because nothing was heard of it for {silent_s:.0f} s", 0
             if talked_s > TALK_TIMES * silence_s_max:
                 end(process)
-                return f"ended, because it was not done after {talked_s:.0f} s"
-        else:
-            return "" if code == 0 else f"exit code {code}"
+                return f"ended, because it was not done after {talked_s:.0f} s", 0
+    finally:
+        os.close(is_over)
+    computed_s = computed(process.pid)
+    code = process.wait()
+    return "" if code == 0 else f"exit code {code}", computed_s
+
+
+def computed(number: int) -> float:
+    """Processor seconds of a process that ended and was not waited for yet, and of all that it waited for itself.
+
+    What hosts of a rack compute is not in it: they are nobody's children.
+    """
+    told = Path("/proc", str(number), "stat").read_text().rpartition(")")[2].split()
+    own_and_childrens = told[11:15]  # utime, stime, cutime and cstime, of proc(5)
+    return sum(map(int, own_and_childrens)) / os.sysconf("SC_CLK_TCK")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -415,10 +443,14 @@ def table(outcomes: Iterable[Outcome], took_s: float | None = None) -> str:
     """One line per part, then the closing line. What all took is less than their sum where some ran beside others."""
     rows = list(outcomes)
     width = max([len(one.name) for one in rows], default=0)
-    lines = ["", f"{'part':{width}}  {'seconds':>8}  {'passed':>6}  {'failed':>6}"]
+    lines = ["", f"{'part':{width}}  {'seconds':>8}  {'CPU':>8}  {'passed':>6}  {'failed':>6}"]
     passed, failed = sum(one.passed for one in rows), sum(one.failed for one in rows)
-    whole = Outcome("all", passed, failed, sum(one.took_s for one in rows) if took_s is None else took_s)
-    lines += [f"{one.name:{width}}  {one.took_s:8.1f}  {one.passed:6}  {one.failed:6}" for one in (*rows, whole)]
+    passing_s = sum(one.took_s for one in rows) if took_s is None else took_s
+    whole = Outcome("all", passed, failed, passing_s, sum(one.computed_s for one in rows))
+    lines += [
+        f"{one.name:{width}}  {one.took_s:8.1f}  {one.computed_s:8.1f}  {one.passed:6}  {one.failed:6}"
+        for one in (*rows, whole)
+    ]
     lines += [f"failed: {complaint}" for one in rows for complaint in one.complaints]
     return "\n".join([*lines, f"{passed} passed, {failed} failed"])
 
