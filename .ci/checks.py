@@ -65,8 +65,8 @@ class Part:
 
     name: str
     commands: tuple[Command, ...]
-    is_fast: bool = False
-    is_extra: bool = False  # run by its name alone
+    is_fast: bool = False  # a part of `check`
+    is_extra: bool = False  # no part of `test`: run by its name, or in `check`
     lane: str = COMPUTING
     silence_s_max: float = SILENCE_S_MAX
 
@@ -129,16 +129,18 @@ STORIES = (
 )
 NATIVE = "tests/system/broker/test_native.py"  # compiles for minutes, on one core
 NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, NATIVE, *STORIES)))
-BY_TEST = ("-n", "3", "--dist", "worksteal")
+BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
+
+FAST = "not system and not slow"
 
 PARTS = (
     Part("lint", (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", ".")), is_fast=True),
     Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True),
     Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True),
-    Part("fast tests", (pytest(*BY_TEST, "-m", "not system and not slow", "tests", *NOT_SLOW),), is_fast=True),
-    Part("slow tests", (pytest(*BY_TEST, "-m", "not system and slow", "tests", *NOT_SLOW),)),
-    Part("tests that need root", (pytest("-m", "system", "tests", *NOT_SLOW),)),
+    Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
+    # Fast, slow, and those that need root: finding them takes each worker as long as the half of the fast ones.
+    Part("tests in one process", (pytest(*BY_TEST, "tests", *NOT_SLOW),)),
     Part("simulation", (pytest("-n", "2", "tests/sim"),)),
     Part("crash points", (pytest("-n", "2", "tests/crash"),)),
     Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),))),
@@ -251,7 +253,7 @@ def chosen(names: Sequence[str]) -> list[Part]:
     """Parts by name, by `check` or `test`."""
     known = {part.name: part for part in PARTS}
     if list(names) in (["check"], ["test"]):
-        return [part for part in PARTS if part.is_fast or (names[0] != "check" and not part.is_extra)]
+        return [part for part in PARTS if (part.is_fast if names[0] == "check" else not part.is_extra)]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise ValueError(
@@ -261,7 +263,8 @@ def chosen(names: Sequence[str]) -> list[Part]:
 
 
 def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]:
-    """The tools of the environment first, so that what they call finds the others. More examples where time allows.
+    """The tools of the environment first, so that what they call finds the others. More examples of properties where
+    time allows, and others each day, as the simulation has other seeds.
 
     What is compiled is kept, because the checks start hundreds of processes, and kept outside the source tree, because
     what is packed there is packed as it is.
@@ -272,7 +275,18 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
         "PYTHONPYCACHEPREFIX": str(RESULTS.parent / "bytecode"),
     }
     kept = {name: value for name, value in outside.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**({"EXAMPLES": "150"} if is_whole else {}), **kept, **own}
+    of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={day()}"} if is_whole else {}
+    return {**of_today, **kept, **own}
+
+
+def day() -> int:
+    """That of the newest commit, as for the simulation's seeds (tests/sim/days.py); 0 where there is no history."""
+    command = ("git", "log", "-1", "--format=%ct")
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=END_TIME_S)
+    except OSError:
+        return 0
+    return int(done.stdout or 0) // 86_400
 
 
 def run(part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: IO[bytes] | None = None) -> Outcome:

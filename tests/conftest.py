@@ -2,7 +2,7 @@
 
 With CI=true a test that cannot run here is a failure: a green run then means that everything was tested, and not that
 something was missing. EXAMPLES says how many examples a property is tried with; `make test` takes more than `make
-check`. They are the same ones each time, unless SOAK=1 asks for others.
+check`. They are the same ones each time, unless a seed is given (--hypothesis-seed), or SOAK=1 asks for others.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import signal
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from pluggy import Result
 
 NOTHING_IS_SKIPPED = os.environ.get("CI", "") == "true"
 
-# The machine may be slow or shared, so no example has a deadline of its own; pytest-timeout ends what hangs.
+# The machine may be slow or shared, so no example has a deadline of its own, and none is made too slowly;
+# pytest-timeout ends what hangs.
 EXAMPLES = int(os.environ.get("EXAMPLES", "25"))
-settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=EXAMPLES)
-settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
-settings.load_profile("soak" if os.environ.get("SOAK") else "fixed")
+PATIENT = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", PATIENT, derandomize=True)
+settings.register_profile("seeded", PATIENT)
+settings.load_profile("seeded" if os.environ.get("SOAK") else "fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-seed") is not None:
+        settings.load_profile("seeded")
     # Started in the background by a shell, this process ignores SIGINT, and so would everything that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "option(path): changes behaviour by this option, `limits.link-credit`")

@@ -183,6 +183,16 @@ def _is_sleeping(command_line: Path) -> bool:
         return False
 
 
+def test_what_check_leaves_out_is_in_the_test_of_everything(checks: ModuleType) -> None:
+    """Where all is run, one part has the fast tests, the slow ones and those that need root."""
+    names = {part.name for part in checks.chosen(["test"])}
+    assert {part.name for part in checks.chosen(["check"])} - names == {"fast tests"}
+    (fast,) = next(part for part in checks.PARTS if part.name == "fast tests").commands
+    (whole,) = next(part for part in checks.PARTS if part.name == "tests in one process").commands
+    assert set(fast) - set(whole) == {checks.FAST}
+    assert whole.count("-m") == 1, "of python -m pytest"
+
+
 def test_the_last_line_is_the_sum(checks: ModuleType) -> None:
     outcomes = [checks.Outcome("lint", 2, 0, 1.5, 2.0), checks.Outcome("rack", 9, 1, 60.0, 9.25, ["rack: exit code 1"])]
     lines = checks.table(outcomes).splitlines()
@@ -193,7 +203,7 @@ def test_the_last_line_is_the_sum(checks: ModuleType) -> None:
 
 def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
     extra = [part for part in checks.PARTS if part.is_extra]
-    assert [part.name for part in extra] == ["molecule cluster3", "molecule chain", "stories on hosts"]
+    assert [part.name for part in extra] == ["fast tests", "molecule cluster3", "molecule chain", "stories on hosts"]
     assert checks.chosen(["test"]) == [part for part in checks.PARTS if part not in extra]
     assert checks.chosen([part.name for part in extra]) == extra
     fast = checks.chosen(["check"])
