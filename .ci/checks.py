@@ -5,7 +5,8 @@
     .ci/checks.py PART...       these; --list names them
 
 Where all of them run they do so in lanes, one beside the other: what computes, what mostly waits for processes on this
-machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a time.
+machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a time;
+the lanes that wait less are nicer to the others.
 What is said in lanes goes into a file of its part and is printed when the part ends, so that it stays whole. The parts
 of `check`, and those that are named, run one after the other.
 
@@ -56,6 +57,8 @@ TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
 LOOK_S = 0.5
 COMPUTING, PROCESSES, HOSTS = LANES = ("computing", "processes", "hosts")
+# Who waits most has the processor when it wants it: the lane of hosts is the longest, whatever runs beside it.
+NICE = {COMPUTING: 10, PROCESSES: 5, HOSTS: 0}
 PRINTING = threading.Lock()
 
 
@@ -218,8 +221,7 @@ def together(lanes: Sequence[Sequence[Part]], environ: Mapping[str, str], wish: 
             if wish.is_there:
                 return
             try:
-                run_it = run if len(lanes) == 1 else run_aside
-                outcomes[part.name] = run_it(part, environ, wish)
+                outcomes[part.name] = run(part, environ, wish) if len(lanes) == 1 else run_aside(part, environ, wish)
             except Exception as fault:  # of our own; what was not run never counts as done
                 outcomes[part.name] = Outcome(part.name, failed=1, complaints=[f"{part.name}: {fault!r}"])
 
@@ -237,7 +239,7 @@ def run_aside(part: Part, environ: Mapping[str, str], wish: Wish) -> Outcome:
     with PRINTING:
         print(f"== {part.name}: begins, and says in {shown((str(log),))}", flush=True)
     with log.open("wb") as sink:
-        outcome = run(part, environ, wish, sink)
+        outcome = run(part, environ, wish, sink, NICE[part.lane])
     with PRINTING, log.open("rb") as said:
         shutil.copyfileobj(said, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -289,7 +291,13 @@ def day() -> int:
     return int(done.stdout or 0) // 86_400
 
 
-def run(part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: IO[bytes] | None = None) -> Outcome:
+def run(
+    part: Part,
+    environ: Mapping[str, str],
+    wish: Wish | None = None,
+    sink: IO[bytes] | None = None,
+    nice: int = 0,
+) -> Outcome:
     """Run every command of the part, which says what it says into `sink` or to our own output."""
     outcome, wish, to = Outcome(part.name), wish or Wish(), sink or sys.stdout.buffer
     started_s = time.monotonic()
@@ -302,7 +310,8 @@ def run(part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: 
         to.write(f"== {part.name}: {shown(command)}\n".encode())
         to.flush()
         try:
-            complaint, computed_s = execute(full, environ, part.silence_s_max, wish, to)
+            slowly = ("nice", "-n", str(nice)) if nice else ()
+            complaint, computed_s = execute((*slowly, *full), environ, part.silence_s_max, wish, to)
         except Interrupted:
             count(outcome, f"{part.name}: interrupted", report if is_pytest else None)
             break

@@ -248,6 +248,16 @@ def test_all_parts_are_in_lanes_and_hosts_are_made_by_one_at_a_time(checks: Modu
     assert len(checks.in_lanes(checks.chosen(["check"]))) == 1
 
 
+def test_lanes_that_wait_less_are_nicer(checks: ModuleType, scratch: Path) -> None:
+    tell = shell("nice >$0")
+    lanes = [[checks.Part(lane, ((*tell, lane),), lane=lane)] for lane in checks.LANES]
+    checks.together(lanes, os.environ, checks.Wish())
+    nices = [int((scratch / lane).read_text()) for lane in checks.LANES]
+    own = os.nice(0)
+    assert nices == [min(own + checks.NICE[lane], 19) for lane in checks.LANES]
+    assert nices[0] > nices[2] or own == 19
+
+
 def test_lanes_go_on_beside_each_other_and_what_each_part_says_stays_whole(
     checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
