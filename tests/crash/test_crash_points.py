@@ -19,6 +19,7 @@ from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
 
+from tests.sim.days import DAY
 from tests.support.journal_model import Model
 
 from .faulty_files import MODES, FaultyFiles, Point
@@ -83,8 +84,17 @@ def failed_call(path: Path, point: Point) -> None:
     assert Life(path, model, oracle, FaultyFiles(path, None, 0)).run(10)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("kind", "number"), POINTS)
+def modes_at(points: list[tuple[str, int]], mode_count: int) -> list[tuple[str, int, str]]:
+    """Each point in so many modes, in others each day and at the point before it; in all of them with CRASH_SEED."""
+    count = len(MODES) if os.environ.get("CRASH_SEED") else mode_count
+    return [
+        (*point, MODES[(number + DAY * count + turn) % len(MODES)])
+        for number, point in enumerate(points)
+        for turn in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "number", "mode"), modes_at(POINTS, 2))
 def test_power_cut(tmp_path: Path, kind: str, number: int, mode: str) -> None:
     power_cuts(tmp_path / "journal", Point(kind, number, mode))
 
@@ -100,8 +110,7 @@ UNSYNCED_POINTS = (
 
 
 @pytest.mark.option("journal.journal-sync")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("kind", "number"), UNSYNCED_POINTS)
+@pytest.mark.parametrize(("kind", "number", "mode"), modes_at(UNSYNCED_POINTS, 2))
 def test_power_cut_without_syncs(tmp_path: Path, kind: str, number: int, mode: str) -> None:
     unsynced_power_cuts(tmp_path / "journal", Point(kind, number, mode))
 
