@@ -19,8 +19,8 @@ CLUSTER: Final = (
     (
         "tests/unit/core/cluster/test_arrivals.py",
         "tests/unit/core/cluster/test_forwarding.py",
-        "tests/unit/core/cluster/test_handed_over.py",
-        "tests/unit/core/cluster/test_id_ranges.py",
+        "tests/unit/core/queue/test_handed_over.py",
+        "tests/unit/core/queue/test_id_ranges.py",
         "tests/unit/core/cluster/test_marks.py",
         "tests/unit/node/cluster/test_forwards.py",
         "tests/unit/node/test_forwards_beyond.py", "tests/unit/node/test_unanswered.py",
@@ -34,7 +34,7 @@ DISK: Final = (
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
-    ("tests/unit/node/test_overdue.py", "tests/unit/core/queue/test_remains.py"),
+    ("tests/unit/node/test_overdue.py", "tests/unit/core/address/test_remains.py"),
     ("tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_time.py"),
     (
         "tests/unit/node/test_bystander_work.py",
@@ -56,7 +56,7 @@ MODULES: Final = {
     **{f"core/cluster/{name}": CLUSTER for name in ("arrivals", "forwarding", "handed_over", "id_ranges", "marks")},
     **dict.fromkeys(("node/cluster/abandoned", "node/cluster/forwards"), CLUSTER),
     "core/address/gathering": POSTS,
-    **dict.fromkeys(("core/queue/overdue", "core/queue/remains", "node/broker/chores"), BY_TURNS),
+    **dict.fromkeys(("core/address/overdue", "core/address/remains", "node/broker/chores"), BY_TURNS),
     "io/disk": DISK,
 }  # fmt: skip
 

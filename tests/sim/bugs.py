@@ -10,6 +10,8 @@ from unittest.mock import patch
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
+from mqbroker.core.address.dead_letters import DeadLetters
+from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.paging import paging
 from mqbroker.core.paging.paging import Paging
@@ -20,8 +22,6 @@ from mqbroker.core.queue.large import LargeFiles
 from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.core.store.dead_letters import DeadLetters
-from mqbroker.core.store.decisions import Decisions
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.core.store.store import Store
 from mqbroker.core.store.transaction import Transaction

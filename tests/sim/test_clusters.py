@@ -7,7 +7,8 @@ import os
 from collections import Counter
 
 import pytest
-from mqbroker.core.cluster import arrivals, handed_over
+from mqbroker.core.cluster import arrivals
+from mqbroker.core.queue import handed_over
 from mqbroker.node.cluster import forwards
 
 from tests.sim.cluster_bugs import CLUSTER_BUGS

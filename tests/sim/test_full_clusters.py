@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.admin.moves import Purge
-from mqbroker.core.cluster.handed_over import HandedOver
+from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Segment
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.dead_letters import HOLD_MS
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import kind_of
-from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.store.dead_letters import HOLD_MS
+from mqbroker.core.address.dead_letters import HOLD_MS
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address.overdue import LOOKS_PER_MS
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.dispatch import DROPPED_MAX
-from mqbroker.core.queue.overdue import LOOKS_PER_MS
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.timers import FIRED_MAX

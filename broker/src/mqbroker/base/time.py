@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from mqbroker.base.value import Value
 
@@ -19,3 +19,13 @@ class At(Value):
     def __init__(self, monotonic_ns: int, wall_ms: int) -> None:
         self.monotonic_ns: Final = monotonic_ns
         self.wall_ms: Final = wall_ms
+
+
+class Timed(Protocol):
+    """Whoever has a deadline: `due_ns` (0: none). `scheduled_ns` belongs to whoever watches it, 0 at first."""
+
+    due_ns: int
+    scheduled_ns: int
+
+    def on_time(self, now_ns: int) -> None:
+        """The deadline has come: act, and set `due_ns` to the next one."""

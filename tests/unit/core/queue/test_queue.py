@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.cluster.handed_over import HandedOver
 from mqbroker.core.queue.dispatch import DROPPED_MAX
+from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
 from mqbroker.wire.run import FrameLayout, Run, single
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.admin.metrics import of_node
-from mqbroker.core.store.dead_letters import HOLD_MS
+from mqbroker.core.address.dead_letters import HOLD_MS
 from mqbroker.node.cluster.abandoned import TAKEN_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected

@@ -3,10 +3,9 @@
 The source numbers its messages, and sends again what it has no answer for. The ranges of ids that have arrived from
 each of its queues are kept with the messages, in the same append, as ids of duplicate detection are, and under a name
 that no address has. The last IDS_MAX messages of a source are enough, because it holds back so that only those may come
-again (handed_over.py). One id under two marks (core/cluster/marks.py) is two messages, so each mark of a source has
-ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md,
-docs/adr/0015-handed-over.md.
-"""
+again (core/queue/handed_over.py). One id under two marks (core/cluster/marks.py) is two messages, so each mark of a
+source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md,
+docs/adr/0015-handed-over.md."""
 
 from __future__ import annotations
 
@@ -18,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.stored import unreadable
-from mqbroker.core.cluster.id_ranges import IdRanges
 from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.handed_over import WINDOW
+from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.times import expires_ms
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mqbroker.wire.run import Run
 
 PREFIX: Final = INTERNAL_PREFIX + "arrived."
-IDS_MAX: Final = 20_000  # messages of a source that are known at least, as many as it sends without an answer
+IDS_MAX: Final = 2 * WINDOW  # messages of a source that are known at least: all that may come again are of these
 SOURCES_MAX: Final = 10_000  # each mark of one counts
 SOURCE_MARKS_MAX: Final = 1_000  # of one source
 MARKED: Final = "#"  # between a source and a mark, which has none

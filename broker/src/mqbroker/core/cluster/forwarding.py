@@ -1,11 +1,10 @@
 """Bindings of other nodes, and the store-and-forward queues in which messages wait for the way there.
 
-One queue for each set of bindings of one address and one target that messages go to together: its attributes, which
-the journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable,
-paged, expiring by the settings of the address unless the target may have the message (handed_over.py); only clients do
-not see them, and no message in them has a schedule of its own, because the time comes where the consumers are. Source:
-docs/adr/0012-cluster-connections.md.
-"""
+One queue for each set of bindings of one address and one target that messages go to together: its attributes, which the
+journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable, paged,
+expiring by the settings of the address unless the target may have the message (core/queue/handed_over.py); only clients
+do not see them, and no message in them has a schedule of its own, because the time comes where the consumers are.
+Source: docs/adr/0012-cluster-connections.md."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote
-from mqbroker.core.cluster.handed_over import HandedOver
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
 from mqbroker.core.queue.queue import Queue

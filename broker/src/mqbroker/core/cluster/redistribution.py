@@ -20,6 +20,7 @@ from mqbroker.core.cluster.cluster_bindings import ClusterQueue, is_choosy, take
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
 from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.redistributor import Redistributor
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
@@ -33,32 +34,6 @@ MOVED_LOOKS: Final = 12  # for each piece that is moved,
 MESSAGES_SHIFT: Final = 4  # and one for each so many messages of it, a power of 2
 CHOSEN_LOOKS: Final = 6  # for each message that is looked into, because elsewhere not all are wanted,
 CHOSEN_MAX: Final = 20  # so many of a piece
-
-
-class Redistributor:
-    """Of one queue. `seen`: all before this place was looked at, and could not be placed."""
-
-    __slots__ = ("_all", "due_ns", "is_running", "queue", "scheduled_ns", "seen")
-
-    def __init__(self, all_: Redistribution, queue: Queue) -> None:
-        self._all = all_
-        self.queue = queue
-        self.seen = 0
-        self.is_running = False
-        self.due_ns = 0
-        self.scheduled_ns = 0
-
-    def on_time(self, now_ns: int) -> None:
-        """The delay is over."""
-        LOOK.has_touched = True
-        self.due_ns = 0
-        if self.queue.redistributor is self:
-            self._all.begin(self)
-
-    def returned(self, rank: int) -> None:
-        """A message is (again) at this place."""
-        LOOK.has_touched = True
-        self.seen = min(self.seen, rank)
 
 
 class Redistribution:
@@ -78,24 +53,27 @@ class Redistribution:
                 queue.redistributor.due_ns = 0
                 queue.redistributor = None
             return
-        found = queue.redistributor
-        if found is not None:
+        if queue.redistributor is not None:
             if is_new:
-                found.seen = 0
+                queue.redistributor.seen = 0
                 self._store.dirty[queue] = None
             if is_new or not queue.takers_count:
                 return
         # One that is new, or a consumer has come or gone: it waits from now on.
-        queue.redistributor = Redistributor(self, queue)
+        redistributor = queue.redistributor = Redistributor(lambda due: self._due(queue, due))
         if delay_ms == 0:
-            self.begin(queue.redistributor)
+            self._begin(queue, redistributor)
         else:
-            queue.redistributor.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS
-            self._store.schedule(queue.redistributor)
+            redistributor.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS
+            self._store.schedule(redistributor)
 
-    def begin(self, redistributor: Redistributor) -> None:
+    def _due(self, queue: Queue, redistributor: Redistributor) -> None:
+        """The delay of one that was put there is over; the queue may have none by now, or another one."""
+        if queue.redistributor is redistributor:
+            self._begin(queue, redistributor)
+
+    def _begin(self, queue: Queue, redistributor: Redistributor) -> None:
         """Move what can be moved, from the next dispatch on."""
-        queue = redistributor.queue
         LOOK.has_touched = True
         redistributor.is_running = True
         if not queue.takers_count:

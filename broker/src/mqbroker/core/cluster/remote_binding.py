@@ -9,15 +9,12 @@ where they come in (`mqbroker.cluster.remote_table`). Source: docs/adr/0012-clus
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.message_view import Filter, MessageView
 from mqbroker.core.selector.selector import compile_selector
-
-if TYPE_CHECKING:
-    from mqbroker.core.queue.queue import Filter
 
 
 class _Nothing:

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from mqbroker.base.errors import Refused
     from mqbroker.core.queue.backlog import Segment
-    from mqbroker.core.queue.message_view import MessageView
+    from mqbroker.core.queue.message_view import Filter
     from mqbroker.core.queue.queue import Queue
-
-
-class Filter(Protocol):
-    """Decides by a message's content."""
-
-    def matches(self, message: MessageView) -> bool:
-        """Whether the message is wanted."""
 
 
 class Consumer(Protocol):

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.consumer import Filter
-from mqbroker.core.queue.message_view import MessageView, is_property, view_of
+from mqbroker.core.queue.message_view import Filter, MessageView, is_property, view_of
 from mqbroker.core.selector.selector import Selector
 from mqbroker.wire.property_section import PropertyReader, properties_bytes
 

@@ -8,7 +8,7 @@ absent field then, and `fault` says what is wrong. Source: AMQP 1.0 §3.2; AMQP 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
@@ -37,6 +37,13 @@ _PARTS: Final[dict[str, tuple[Callable[[Buffer, int, int], tuple[Any, int]], Any
     "properties": (decode_properties, Properties()),
     "application_properties": (decode_application_properties, {}),
 }
+
+
+class Filter(Protocol):
+    """Decides by a message's content."""
+
+    def matches(self, message: MessageView) -> bool:
+        """Whether the message is wanted."""
 
 
 class MessageView:

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
-from mqbroker.core.queue.consumer import Client, Consumer, Filter
+from mqbroker.core.queue.consumer import Client, Consumer
 from mqbroker.core.queue.dispatch import Dispatch
+from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.last_value import keyed
+from mqbroker.core.queue.message_view import Filter
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import valid_ms
 from mqbroker.core.queue.pages import Pages
-
-if TYPE_CHECKING:
-    from mqbroker.core.cluster.handed_over import HandedOver
-    from mqbroker.core.cluster.redistribution import Redistributor
+from mqbroker.core.queue.redistributor import Redistributor
 
 OVERFLOWED_MAX: Final = 100  # pieces that one segment which comes pushes out of a ring, if it has no more messages
 
@@ -38,20 +37,20 @@ class Queue:
     """See the module's docstring. `journal_id` is 0 for a queue that is not durable."""
 
     __slots__ = (
-        "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values", "consumers",
-        "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from", "filter",
-        "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused",
-        "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner",
-        "pages", "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled",
-        "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
+        "_on_due", "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values",
+        "consumers", "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from",
+        "filter", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring",
+        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
+        "next_expiry_ms", "pages", "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms",
+        "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
     )  # fmt: skip
 
-    def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
+    def __init__(self, kind: QueueKind, journal_id: int, on_due: Callable[[Queue], None] | None = None) -> None:
         self.kind = kind
         self.journal_id = journal_id
         self.alone: Any = None  # the address for those who send to `address::queue`, once somebody does
         self.made_on = 0  # the connection that it counts for as long as that is there (quotas.py)
-        self.owner = owner  # who is told when a deadline of the queue has come
+        self._on_due = on_due  # is told when a deadline of the queue has come
         self.filter: Filter | None = None
         self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
@@ -96,7 +95,8 @@ class Queue:
         """A deadline of this queue has come."""
         LOOK.has_touched = True
         self.due_ns = 0
-        self.owner.queue_due(self)
+        if self._on_due is not None:
+            self._on_due(self)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 

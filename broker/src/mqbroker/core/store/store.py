@@ -19,13 +19,17 @@ from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, A
 from mqbroker.core.address.address_records import AddressRecords
 from mqbroker.core.address.auto_delete import AutoDelete
 from mqbroker.core.address.creation import check_new, make_address
+from mqbroker.core.address.dead_letters import DeadLetters
+from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
 from mqbroker.core.address.ingress import stamped
+from mqbroker.core.address.overdue import Overdue
 from mqbroker.core.address.permissions import DELETE, SEND, Actor
 from mqbroker.core.address.qualified import target_at
 from mqbroker.core.address.quotas import NOBODY, Quotas, maker_for
+from mqbroker.core.address.remains import Remains
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.address.wildcards import Wildcards, has_wildcards, reached
@@ -40,13 +44,9 @@ from mqbroker.core.queue.large import LargeFiles
 from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED, DELETED, PURGED
 from mqbroker.core.queue.memory import Memory
 from mqbroker.core.queue.meter import PAGE, Meters
-from mqbroker.core.queue.overdue import Overdue
 from mqbroker.core.queue.queue import Consumer, Queue, Segment, check_consumers
-from mqbroker.core.queue.remains import Remains
 from mqbroker.core.queue.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.core.store.dead_letters import DeadLetters
-from mqbroker.core.store.decisions import Decisions
 from mqbroker.core.store.observers import MessageObserver, QueueObserver
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.core.store.surroundings import StoreSurroundings
@@ -212,7 +212,7 @@ class Store:
 
     def _bind(self, kind: QueueKind, queue_id: int, maker: tuple[str, int] = NOBODY) -> Queue:
         LOOK.has_touched = True
-        queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
+        queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self.overdue.add)
         queue.made_on = maker[1]
         self.quotas.queue_made(kind, queue.made_on)
         queue.counted_from_ms = self.at.wall_ms
@@ -576,11 +576,6 @@ class Store:
         if due_ms:
             queue.due_ns = self.at.monotonic_ns + max(due_ms - self.at.wall_ms, 1) * NS_PER_MS
             self.schedule(queue)
-
-    def queue_due(self, queue: Queue) -> None:
-        """Something in the queue is due."""
-        LOOK.has_touched = True
-        self.overdue.add(queue)
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.address import Address
-    from mqbroker.core.address.duplicates import Duplicates
+    from mqbroker.base.time import Timed
     from mqbroker.core.address.permissions import Actor
-    from mqbroker.core.cluster.redistribution import Redistributor
     from mqbroker.core.queue.backlog import Segment
     from mqbroker.core.queue.queue import Queue
     from mqbroker.journal.places import Slice
@@ -23,7 +21,7 @@ class StoreSurroundings(Protocol):
         """Of the node whose messages these are."""
 
     @property
-    def schedule(self) -> Callable[[Queue | Address | Redistributor | Duplicates], None]:
+    def schedule(self) -> Callable[[Timed], None]:
         """See the class."""
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:

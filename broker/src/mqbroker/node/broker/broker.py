@@ -1,7 +1,7 @@
 """The node: `step(inputs, at) -> Batch`. What one loop turn gathered makes one call.
 
 Order within a step: inputs as given; timers; a piece of a long request; deliveries; one piece of upkeep; then the
-append is sealed and what must go out is collected. What waits for the append is a decision (core/store/decisions.py)
+append is sealed and what must go out is collected. What waits for the append is a decision (core/address/decisions.py)
 and goes out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
 """
 

@@ -1,4 +1,4 @@
-"""The log and readers of events hear of dead or expired messages that go nowhere (core/store/dead_letters.py)."""
+"""The log and readers of events hear of dead or expired messages that go nowhere (core/address/dead_letters.py)."""
 
 from __future__ import annotations
 

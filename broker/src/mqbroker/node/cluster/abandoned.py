@@ -13,8 +13,8 @@ from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address.dead_letters import HOLD_MS
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
-from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.core.store.store import Store
 
 DEAD_LETTER: Final = "dead-letter"

@@ -17,9 +17,9 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
-from mqbroker.core.cluster.handed_over import ANSWERED_MAX
-from mqbroker.core.cluster.id_ranges import IdRanges
 from mqbroker.core.cluster.marks import NONE
+from mqbroker.core.queue.handed_over import ANSWERED_MAX
+from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer

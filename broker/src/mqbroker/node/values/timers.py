@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from typing import Final, Protocol
+from typing import Final
 
 from mqbroker.base.look import LOOK
+from mqbroker.base.time import Timed
 
 FIRED_MAX: Final = 100  # of a step; each may send something, or end a connection or an address
-
-
-class Timed(Protocol):
-    """Whoever has a deadline: `due_ns` (0: none). `scheduled_ns` belongs to `Timers`, 0 at first."""
-
-    due_ns: int
-    scheduled_ns: int
-
-    def on_time(self, now_ns: int) -> None:
-        """The deadline has come: act, and set `due_ns` to the next one."""
 
 
 class Timers:

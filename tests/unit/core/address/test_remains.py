@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.remains import AT_ONCE
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
-from mqbroker.core.queue.remains import AT_ONCE
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import AdminRequest, BytesReceived
 from mqbroker.wire.composites import encode_composite

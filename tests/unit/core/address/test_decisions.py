@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core.store.decisions import Decisions
+from mqbroker.core.address.decisions import Decisions
 
 from tests.unit.wire.strategies import steady
 

@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from mqbroker.core.cluster.id_ranges import IdRanges
+from mqbroker.core.queue.id_ranges import IdRanges
 
 ID_MAX = 60
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from mqbroker.core.cluster import arrivals, handed_over
+from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import ArrivedRanges
-from mqbroker.core.cluster.handed_over import HandedOver
+from mqbroker.core.queue import handed_over
+from mqbroker.core.queue.handed_over import HandedOver
 
 WINDOW = handed_over.WINDOW
 

@@ -1,16 +1,16 @@
 """What another node was sent of a store-and-forward queue, and may be sent again.
 
-The other node knows the last IDS_MAX messages that it has taken in (arrivals.py). So of this queue no message goes out
-for the first time while one that may be sent again went out WINDOW such messages before: then that one comes first. A
-message may be sent again until its settlement is on disk, because before that a power cut brings it back. It is known
-for as long as the process lives, whatever becomes of links.
+The other node knows the last 2 × WINDOW messages that it has taken in (core/cluster/arrivals.py). So of this queue no
+message goes out for the first time while one that may be sent again went out WINDOW such messages before: then that one
+comes first. A message may be sent again until its settlement is on disk, because before that a power cut brings it
+back. It is known for as long as the process lives, whatever becomes of links.
 
 What the other node may have without an answer does not expire here: that node judges of it, by its own clock, or it
 would be at two expiry addresses. Such is what has gone out and was not answered, and after a start all that was there
 before, since nobody knows what a process before has sent. It ends with an answer, or when the node is given up.
 
-WINDOW is half of IDS_MAX: behind a message may be taken in what went out before it and was lost, less than WINDOW, and
-what went out after it, less than WINDOW too. Source: docs/adr/0015-handed-over.md.
+It has to know twice as many: behind a message may be taken in what went out before it and was lost, less than WINDOW,
+and what went out after it, less than WINDOW too. Source: docs/adr/0015-handed-over.md.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from collections import deque
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.cluster.arrivals import IDS_MAX
-from mqbroker.core.cluster.id_ranges import IdRanges
+from mqbroker.core.queue.id_ranges import IdRanges
 
-WINDOW: Final = IDS_MAX // 2
+WINDOW: Final = 10_000
 ANSWERED_MAX: Final = 500  # messages that are answered before somebody waits for the disk on their behalf
 
 
