@@ -55,6 +55,11 @@ WITHOUT = {
     "core/queue/picking": "purges and moves of whole queues",
     "journal/places": "pages",
     "node/amqp/rated_peer": "listeners that bound frames, and it derives from what is compiled",
+    **dict.fromkeys(
+        ("core/address/address_store", "core/cluster/cluster_store", "core/paging/paging_store"),
+        "declarations: what they declare is run in the store",
+    ),
+    "core/queue/redistributor": "consumers that went to another node",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",
 }
 SLOWER = 1000

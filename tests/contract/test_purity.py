@@ -30,7 +30,9 @@ NAMES = frozenset({"open", "print", "input", "exec", "eval", "compile", "__impor
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "admin/certificates.py": {"datetime": "dates to seconds and back; what time it is comes in as an argument"},
     "client/values.py": dict.fromkeys(("datetime", "uuid"), "types of an application's values; none is made there"),
-    "core/paging/restore.py": {"id": "identity of records that are alive, as a key of a dictionary that keeps order"},
+    "core/paging/recorded_messages.py": {
+        "id": "identity of records that are alive, as a key of a dictionary that keeps order"
+    },
 }
 
 

@@ -15,7 +15,6 @@ from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.paging import paging
 from mqbroker.core.paging.paging import Paging
-from mqbroker.core.paging.restore import hold_again
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.large import LargeFiles
@@ -248,7 +247,7 @@ def _forget_pins(self: Pages, written: Written, count: int, size_bytes: int, pos
 
 def _take_without_pages(self: Paging, queue: Queue, page: Page, segment: Segment) -> Segment:
     """What is picked out of a page stays there as well."""
-    hold_again(self._store, queue, segment)
+    self._store.hold_again(queue, segment)
     queue.delivering_count += segment.n
     return segment
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from mqbroker.core.cluster.cluster_bindings import bindings_at
+
 from tests.sim.clients import Consumer, Producer
 from tests.sim.world import SimNode, World
 from tests.support.checker import History
@@ -33,9 +35,10 @@ def _is_known(node: SimNode, count: int) -> bool:
     """Whether a node knows a consumer of the queue at so many others."""
     address = node.broker.store.addresses.get(QUEUE)
     queue = node.broker.store.queues.get(QUEUE)
-    if address is None or queue is None or not queue.consumers or address.cluster_bindings is None:
+    bindings = None if address is None else bindings_at(address)
+    if queue is None or not queue.consumers or bindings is None:
         return False
-    group = address.cluster_bindings.group_of(queue)
+    group = bindings.group_of(queue)
     willing = (
         [each for each in group.remotes if each.binding.is_connected and each.binding.accepts_all] if group else []
     )

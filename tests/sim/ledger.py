@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.queue.backlog import REPLACED
 from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED, LEFT
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.core.store.observers import MessageObserver
 from mqbroker.core.store.store import Store
 
 ALL_IDS: Final = (0, 1 << 62)

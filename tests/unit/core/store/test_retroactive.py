@@ -8,9 +8,9 @@ import pytest
 from mqbroker.amqp import work
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue
-from mqbroker.core.store.observers import QueueObserver
 from mqbroker.core.store.retroactive import PREFIX
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import OptionsChanged

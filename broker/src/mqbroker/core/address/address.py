@@ -9,8 +9,9 @@ nothing by routing of their own. So is the ring of what is kept for queues that 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
@@ -19,11 +20,6 @@ from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.run import Run
-
-if TYPE_CHECKING:
-    from mqbroker.core.address.auto_delete import AutoDelete
-    from mqbroker.core.cluster.cluster_bindings import ClusterBindings
-    from mqbroker.core.cluster.grouping import Grouping
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 FULLY_QUALIFIED: Final = "::"
@@ -44,18 +40,45 @@ class Origin(Value):
 UNKNOWN: Final = Origin()  # an administrator, for example, has no container
 
 
+class BindingsElsewhere(ABC):
+    """What an address asks of the bindings that other nodes have for it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+
+    @abstractmethod
+    def has(self, routing: str) -> bool:
+        """Whether there is one of this routing type."""
+
+    @abstractmethod
+    def looks_at_each(self, queues: list[Queue]) -> bool:
+        """Whether messages go one by one where these queues are here."""
+
+    @abstractmethod
+    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
+
+
 class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_auto_delete", "_is_choosy", "_is_keyed", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
+        "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
         "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter",
         "multicast", "name", "pages", "producers_count", "retains_max", "ring", "routed_total", "routing_types",
         "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, meter: Meter | None = None, auto_delete: AutoDelete | None = None, *, pages: bool = False
+        self,
+        name: str,
+        meter: Meter | None = None,
+        on_idle: Callable[[Address], None] | None = None,
+        *,
+        pages: bool = False,
     ) -> None:
         self.name = name
         self.pages = pages  # what is too much stays on disk, in queues that allow it
@@ -69,7 +92,7 @@ class Address:
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
         self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
-        self.cluster_bindings: ClusterBindings | None = None  # bindings of other nodes, where there are any
+        self.cluster_bindings: BindingsElsewhere | None = None  # bindings of other nodes, where there are any
         self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
         self.retains_max = 0  # so many of them
         self.routed_total = 0
@@ -77,7 +100,7 @@ class Address:
         self.cursor = 0
         self._is_choosy = False
         self._is_keyed = False
-        self._auto_delete = auto_delete  # is told when a deadline of the address has come
+        self._on_idle = on_idle  # is told when the address has been idle for a while
         self.was_bound = False  # it had a queue
         self.producers_count = 0  # links on which messages may come
         self.due_ns = 0
@@ -92,8 +115,8 @@ class Address:
         """The address has been idle for a while."""
         LOOK.has_touched = True
         self.due_ns = 0
-        if self._auto_delete is not None:
-            self._auto_delete.address_due(self)
+        if self._on_idle is not None:
+            self._on_idle(self)
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
@@ -174,14 +197,11 @@ class Address:
         """Whether a property of its messages is the key of a last-value queue."""
         return self._is_keyed
 
-    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "", grouping: Grouping | None = None) -> list[Part]:
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
         """Which queues get which part of the run: (index, count, queues).
 
-        `only`: queues of this routing type alone. `grouping` keeps groups together in the cluster. The usual case, at
-        most one shared queue and no filters, is one part.
+        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
-        if grouping is not None and run.traits.group_id and grouping.covers(self):
-            return grouping.route(self, run, self.open_to(origin, only), only)
         if self.cluster_bindings is not None:
             return self.cluster_bindings.route(self, run, self.open_to(origin, only), only)
         if len(self.anycast) <= 1 and not self._is_choosy and not only:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
-from mqbroker.core.address.creation import check_addresses
-from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.permissions import BROKER, Actor
+from mqbroker.core.address.quotas import ADDRESSES
 from mqbroker.core.address.stored import unreadable
 from mqbroker.core.queue.kinds import check_name
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.address.auto_delete import AutoDelete
     from mqbroker.journal.recovered import Recovered
 
 ROUTING_TYPES = (ANYCAST, MULTICAST)
@@ -29,8 +30,9 @@ ROUTING_TYPES = (ANYCAST, MULTICAST)
 class AddressRecords:
     """See the module's docstring."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore, auto_delete: AutoDelete) -> None:
         self._store = store
+        self._auto_delete = auto_delete
 
     def create(self, name: str, routing_types: tuple[str, ...]) -> Address:
         """Make an address without a queue; on disk with this step's append. Raises Refused."""
@@ -40,7 +42,7 @@ class AddressRecords:
             raise Refused("amqp:invalid-field", f"{name!r} is the name of a queue at an address, not of an address")
         if name in store.addresses:
             raise Refused("amqp:precondition-failed", f"address {name!r} exists")
-        check_addresses(store, BROKER)
+        self.check_count(BROKER)
         address = store.add_address(name)
         self._say(address, routing_types)
         self._record(address)
@@ -53,7 +55,7 @@ class AddressRecords:
         check_name("address", name)
         address = store.addresses.get(name)
         if address is None:
-            check_addresses(store, BROKER)
+            self.check_count(BROKER)
             address = store.add_address(name)
         before = _attributes_of(address)
         LOOK.has_touched = True
@@ -95,8 +97,15 @@ class AddressRecords:
         if is_told:
             self._record(address)
         if address.is_empty:
-            self._store.auto_delete.vacated(address)
+            self._auto_delete.vacated(address)
         return is_told
+
+    def check_count(self, actor: Actor | None) -> None:
+        """Whether there may be one address more. Raises Refused."""
+        store = self._store
+        if len(store.addresses) >= store.limits.queues_max:
+            raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.addresses)} addresses: queues-max")
+        store.quotas.check(ADDRESSES, actor)
 
     def check(self, name: str, routing: str) -> None:
         """Whether a queue of this routing type may be at an address. Raises Refused."""

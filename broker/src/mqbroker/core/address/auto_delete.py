@@ -20,8 +20,8 @@ from mqbroker.core.address.permissions import BROKER
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 IDLE_MS_MIN: Final = 30_000
 
@@ -29,9 +29,8 @@ IDLE_MS_MIN: Final = 30_000
 class AutoDelete:
     """See the module's docstring."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore) -> None:
         self._store = store
-        self._ends_itself: Final = store.surroundings.ends_itself
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
@@ -95,7 +94,7 @@ class AutoDelete:
         settings = self._store.settings.of(queue.kind.address)
         if queue.kind.auto_created:
             return settings.auto_delete_queues
-        return settings.auto_delete_created_queues and not queue.kind.configured and not self._ends_itself(queue)
+        return settings.auto_delete_created_queues and not queue.kind.configured and not self._store.ends_itself(queue)
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.queue import Queue
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.wire.run import Run
 
 LossListener = Callable[[str, int, str], None]  # of which queue, how many, and why
@@ -33,7 +33,7 @@ HOLD_MS: Final = 60_000
 class DeadLetters:
     """See the module's docstring."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore) -> None:
         self._store = store
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
@@ -178,7 +178,7 @@ class DeadLetters:
         before = store.unrouted_total
         store.publish(address, run, Origin(origin))
         # What diverts took in part would come again with each attempt.
-        return store.unrouted_total == before or address.name in store.diverts.at
+        return store.unrouted_total == before or store.is_diverted(address.name)
 
     def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:
         target, cause, why = said

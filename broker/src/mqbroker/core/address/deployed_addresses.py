@@ -21,8 +21,9 @@ from mqbroker.core.queue.kinds import QueueKind, kind_of
 from mqbroker.core.selector.selector import compile_selector
 
 if TYPE_CHECKING:
+    from mqbroker.core.address.address_records import AddressRecords
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 FORCE = "FORCE"
 # Fields of a queue's kind that stay as they were when it was made, and their options.
@@ -66,8 +67,9 @@ def declares(options: tuple[AddressOptions, ...], name: str) -> bool:
 class DeployedAddresses:
     """See the module's docstring."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore, records: AddressRecords) -> None:
         self._store = store
+        self._records = records
 
     def apply(self, options: tuple[AddressOptions, ...]) -> Iterator[tuple[int, list[str]]]:
         """Make and change, an address or a queue of it in each piece, on disk with the append of its step.
@@ -76,7 +78,7 @@ class DeployedAddresses:
         """
         for one in options:
             try:
-                self._store.address_records.configure(one.name, tuple(each.lower() for each in one.routing_types))
+                self._records.configure(one.name, tuple(each.lower() for each in one.routing_types))
             except Refused as refused:
                 yield work.DECLARED, [f"address {one.name!r}: {refused.description}"]
                 continue

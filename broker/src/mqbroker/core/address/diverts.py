@@ -23,7 +23,7 @@ from mqbroker.core.selector.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.wire.run import Run
 
 COPIES_MAX = 1000
@@ -55,7 +55,7 @@ def faults_of(options: tuple[DivertOptions, ...]) -> list[ConfigFault]:
 class Diverts:
     """All of a node. Raises Refused where a filter is no selector; `faults_of` says so before."""
 
-    def __init__(self, options: tuple[DivertOptions, ...], store: Store) -> None:
+    def __init__(self, options: tuple[DivertOptions, ...], store: AddressStore) -> None:
         self.options = options
         self._store = store
         self._copies_left = 0

@@ -22,7 +22,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX, TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.journal.recovered import Recovered
     from mqbroker.wire.run import Run
 
@@ -46,7 +46,7 @@ NEVER: Final = Vacant(0, 0, 0)
 class Duplicates:
     """The ids of all addresses. `dropped_total` counts messages since the process began."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore) -> None:
         self._store = store
         self._settings = store.settings
         self._journal = store.journal

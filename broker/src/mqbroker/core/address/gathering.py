@@ -16,7 +16,7 @@ from mqbroker.wire.header_section import Section
 from mqbroker.wire.run import CANONICAL_SIZE, Run, joined
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
 
 PostTarget = tuple[str, str]  # the target of messages, and the routing that is wanted there
 GatheredPost = tuple[PostTarget, Run]
@@ -31,7 +31,7 @@ class Gathering:
 
     __slots__ = ("_count", "_section", "_size_bytes", "_store", "_wanted", "posted")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore) -> None:
         self._store = store
         self.posted: list[GatheredPost] = []
         self._count = 0  # of these, the last ones, are to be a run,
@@ -96,10 +96,10 @@ def _is_gathered(run: Run) -> bool:
     )  # fmt: skip
 
 
-def is_taken_apart(store: Store, target: str) -> bool:
+def is_taken_apart(store: AddressStore, target: str) -> bool:
     """Whether messages that are sent there are dealt with one by one, so that a run costs as many as it has."""
     name = target.partition(FULLY_QUALIFIED)[0]
-    if name in store.diverts.at or store.settings.of(name).enable_ingress_timestamp:
+    if store.is_diverted(name) or store.settings.of(name).enable_ingress_timestamp:
         return True
     address = store.addresses.get(name)
     return address is not None and (

@@ -17,9 +17,10 @@ from mqbroker.core.queue.backlog import EXPIRED
 from mqbroker.core.queue.kinds import RETROACTIVE
 
 if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.address.auto_delete import AutoDelete
     from mqbroker.core.queue.backlog import Segment
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 LOOKS_PER_MS: Final = 200  # looks in vain for which a queue rests a millisecond: a tenth of the time at most
 
@@ -27,8 +28,9 @@ LOOKS_PER_MS: Final = 200  # looks in vain for which a queue rests a millisecond
 class Overdue:
     """All queues of a node of which something is due; each has its turn."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore, auto_delete: AutoDelete) -> None:
         self._store = store
+        self._auto_delete = auto_delete
         self._queues: dict[Queue, None] = {}
 
     @property
@@ -64,7 +66,7 @@ class Overdue:
             self._queues[queue] = None
             store.changed(queue)
             return left
-        store.auto_delete.look(queue)
+        self._auto_delete.look(queue)
         return left - work.DELETED * queue.is_deleted
 
     def _expire(self, queue: Queue, left: int) -> int:

@@ -18,7 +18,7 @@ from mqbroker.config.declaring import toml_name
 from mqbroker.config.matching import DELIMITER, generality, includes, matches, overlap
 from mqbroker.config.slices import SecuritySettings
 from mqbroker.core.address.settings import CACHED_MAX
-from mqbroker.core.address.wildcards import has_wildcards
+from mqbroker.core.address.wildcard_names import has_wildcards
 
 SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_address"
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}

@@ -8,17 +8,17 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor, may_see
-from mqbroker.core.address.wildcards import check_is_one
+from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
 if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 NAMED_MAX: Final = 5  # queues that an error names
 
 
-def queue_at(store: Store, address: str, name: str, actor: Actor | None, routing: str = "") -> Queue:
+def queue_at(store: AddressStore, address: str, name: str, actor: Actor | None, routing: str = "") -> Queue:
     """The queue, made where that is allowed. Raises Refused.
 
     `routing` is what whoever asks wants of a new one; where that is empty the address decides.
@@ -41,7 +41,7 @@ def queue_at(store: Store, address: str, name: str, actor: Actor | None, routing
     return store.create_queue(kind, actor)
 
 
-def queue_here(store: Store, target: str) -> Queue:
+def queue_here(store: AddressStore, target: str) -> Queue:
     """The queue that its name, its address or `address::queue` leads to; none is made. Raises Refused."""
     address, mark, name = target.partition(FULLY_QUALIFIED)
     whole = store.addresses.get(target)
@@ -60,7 +60,7 @@ def queue_here(store: Store, target: str) -> Queue:
     raise Refused("amqp:not-found", f"address {target!r} gives each of its queues a copy; name one: {names}{more}")
 
 
-def alone_at(store: Store, address: str, name: str, actor: Actor | None, routing: str = "") -> Address:
+def alone_at(store: AddressStore, address: str, name: str, actor: Actor | None, routing: str = "") -> Address:
     """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
     found = queue_at(store, address, name, actor, routing)
     alone: Address | None = found.alone
@@ -73,7 +73,7 @@ def alone_at(store: Store, address: str, name: str, actor: Actor | None, routing
     return alone
 
 
-def target_at(store: Store, target: str, actor: Actor | None, routing: str = "") -> Address:
+def target_at(store: AddressStore, target: str, actor: Actor | None, routing: str = "") -> Address:
     """Where messages go that name their target, an address or `address::queue`. Raises Refused.
 
     `routing`: what whoever sends wants of a new one; where that is empty the address decides.

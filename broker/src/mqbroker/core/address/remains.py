@@ -1,9 +1,9 @@
-"""What queues held that are no more, or that nobody is to get: it is given back piece by piece, as it may be very much.
+"""What deleted queues held, and what was purged of others: it is given back piece by piece, as it may be very much.
 
 Of a queue that is deleted the journal and everybody else have forgotten all by then; what is left to be done is the
 memory that its messages hold, and the room that they take at their address, where others are bound to that: an address
-without queues has all its room at once. What is purged is in the queue no more from the first moment, and is settled as
-its turn comes. Invariant: each message is given back once.
+without queues has all its room at once. What is purged is not in the queue from the first moment on, and is settled
+as its turn comes. Invariant: each message is given back once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from mqbroker.core.queue.backlog import Backlog, Segment
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
 
 if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.address.dead_letters import DeadLetters
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 AT_ONCE: Final = 100  # segments that are given back with their queue
 WHOLE: Final = 1 << 62
@@ -47,8 +48,9 @@ class QueueRemains:
 class Remains:
     """Of all queues of a node, the first that went first."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore, dead_letters: DeadLetters) -> None:
         self._store = store
+        self._dead_letters = dead_letters
         self._held: deque[QueueRemains] = deque()
 
     @property
@@ -115,7 +117,7 @@ class Remains:
             left -= work.GIVEN_BACK
             segment = backlog.take(WHOLE) if backlog.count else rest.pop()
             if held.is_purged:  # its queue was deleted meanwhile, which counted what was in that then
-                self._store.dead_letters.left_totals[PURGED] += segment.n
+                self._dead_letters.left_totals[PURGED] += segment.n
             if meter is not None and meter.emptied_count == held.emptied_count:
                 meter.remove(segment)
             memory.settle(segment.run, segment.n)

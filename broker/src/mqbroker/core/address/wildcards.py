@@ -18,30 +18,16 @@ from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.matching import ANY_WORD, ANY_WORDS, DELIMITER, matches
+from mqbroker.core.address.wildcard_names import has_wildcards
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX, TEMPORARY_PREFIX
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address, Origin
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.address.address_store import AddressStore
     from mqbroker.wire.run import Run
 
 COPIES_MAX: Final = 1000  # addresses with wildcards that one address matches: each gets a copy, in the same append
-
-
-def has_wildcards(name: str) -> bool:
-    """Whether it stands for all addresses that match it."""
-    if ANY_WORD not in name and ANY_WORDS not in name:
-        return False
-    is_internal = name.startswith(INTERNAL_PREFIX)
-    return not is_internal and any(word in (ANY_WORD, ANY_WORDS) for word in name.split(DELIMITER))
-
-
-def check_is_one(name: str) -> None:
-    """Raises Refused where somebody would send to all addresses that match a name."""
-    if has_wildcards(name):
-        why = f"address {name!r} has wildcards: what is sent to an address that matches it comes there; send to one"
-        raise Refused("amqp:not-allowed", why)
 
 
 class WildcardPattern(NamedTuple):
@@ -64,7 +50,7 @@ class Wildcards:
     `work` counts what that cost so far, in units of amqp/work.py, so that it can be charged to whoever caused it.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AddressStore) -> None:
         self._store = store
         self._patterns: dict[Address, WildcardPattern] = {}
         self.work = 0
@@ -111,7 +97,7 @@ class Wildcards:
         return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
-        """It is there no more."""
+        """It was deleted."""
         LOOK.has_touched = True
         pattern = self._patterns.pop(address, None)
         if pattern is None:

@@ -26,8 +26,8 @@ from mqbroker.core.queue.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
 
 if TYPE_CHECKING:
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
     from mqbroker.journal.recovered import Recovered
     from mqbroker.wire.run import Run
 
@@ -111,12 +111,12 @@ class Arrivals:
     """All sources. Since the process began, `arrived_total` counts messages and `dropped_total` those that had arrived
     before."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClusterStore) -> None:
         self._store = store
         self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self._links: dict[str, int] = {}  # by source, where it has any
-        self.node_id = store.surroundings.node_id
+        self.node_id = store.node_id
         self.arrived_total = 0
         self.dropped_total = 0
 

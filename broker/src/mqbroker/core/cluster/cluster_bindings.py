@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, Part, parts_by
+from mqbroker.core.address.address import ANYCAST, Address, BindingsElsewhere, Part, parts_by
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.message_view import MessageView, view_at
 from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.address import Address
     from mqbroker.core.cluster.forwarding import Forwarding
 
 OFF, STRICT, ON_DEMAND, OFF_WITH_REDISTRIBUTION = "OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"
@@ -110,7 +109,7 @@ class ClusterQueue:
         return any(each.via.mode == STRICT for each in self.remotes)
 
 
-class ClusterBindings:
+class ClusterBindings(BindingsElsewhere):
     """The bindings that other nodes have for one address."""
 
     __slots__ = ("_groups", "_is_choosy")
@@ -220,6 +219,13 @@ class ClusterBindings:
             if group.routing != ANYCAST:
                 found += [member for _, member in group.shares(queue, 1, view)]
         return found
+
+
+def bindings_at(address: Address) -> ClusterBindings | None:
+    """Those of an address, which itself needs to know less of them."""
+    bindings = address.cluster_bindings
+    assert bindings is None or isinstance(bindings, ClusterBindings)
+    return bindings
 
 
 def _shared_out(count: int, turn: list[M]) -> list[tuple[int, M]]:

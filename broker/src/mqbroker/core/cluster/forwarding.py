@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote
+from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.queue.handed_over import HandedOver
@@ -24,8 +24,9 @@ from mqbroker.core.queue.queue import Queue
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
+    from mqbroker.core.cluster.cluster_store import ClusterStore
+    from mqbroker.core.cluster.redistribution import Redistribution
     from mqbroker.core.queue.backlog import Segment
-    from mqbroker.core.store.store import Store
 
 ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
 PREFIX: Final = INTERNAL_PREFIX + "sf."
@@ -54,8 +55,9 @@ def _nobody(queue: Queue) -> None:
 class Remotes:
     """Everything that other nodes have, over all cluster connections."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClusterStore, redistribution: Redistribution) -> None:
         self._store = store
+        self.redistribution: Final = redistribution
         self.on_queue: Callable[[Queue], None] = _nobody  # is told of each new store-and-forward queue
         self.connections: dict[str, Forwarding] = {}
         self.by_name: dict[str, Remote] = {}
@@ -144,7 +146,7 @@ class Remotes:
                 self.over.pop(name, None)
 
     def deleted(self, name: str) -> None:
-        """A queue of another node is no more: copies that wait until the way to it is known again wait in vain."""
+        """A queue of another node was deleted: copies that wait until the way to it is known again wait in vain."""
         waiting = [each for each in self.queues.values() if each.kind.is_owed_beyond and name in each.kind.route]
         LOOK.has_touched = True
         if waiting:
@@ -176,7 +178,7 @@ class Remotes:
                 remote.via.remove(remote.binding)
         if not queue.kind.forwards_shared:
             self._store.discard(queue, segment, DELETED)
-        elif not self._store.redistribution.route_again(queue, segment):
+        elif not self.redistribution.route_again(queue, segment):
             self._store.dead_letters.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
         self.tidy([queue])
 
@@ -189,7 +191,7 @@ def _route_of(queue: Queue) -> ForwardingRoute:
 class Forwarding:
     """The bindings of one cluster connection. `mode` is its `message-load-balancing`."""
 
-    def __init__(self, name: str, mode: str, store: Store, remotes: Remotes) -> None:
+    def __init__(self, name: str, mode: str, store: ClusterStore, remotes: Remotes) -> None:
         self.name = name
         self.mode = mode
         self._store = store
@@ -202,10 +204,11 @@ class Forwarding:
         store = self._store
         address = store.addresses.get(binding.address) or store.add_address(binding.address)
         LOOK.has_touched = True
-        if address.cluster_bindings is None:
-            address.cluster_bindings = ClusterBindings()
+        bindings = bindings_at(address)
+        if bindings is None:
+            bindings = address.cluster_bindings = ClusterBindings()
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
-        address.cluster_bindings.add(remote)
+        bindings.add(remote)
         self._remotes.over.pop(binding.cluster_name, None)
         for each in store.queue_observers:
             each.remote_added(binding)
@@ -218,9 +221,10 @@ class Forwarding:
         if self._remotes.by_name.pop(binding.cluster_name, None) is None:
             return
         address = store.addresses[binding.address]
-        assert address.cluster_bindings is not None
-        address.cluster_bindings.remove(binding)
-        if not address.cluster_bindings:
+        bindings = bindings_at(address)
+        assert bindings is not None
+        bindings.remove(binding)
+        if not bindings:
             address.cluster_bindings = None
         for each in store.queue_observers:
             each.remote_removed(binding)
@@ -233,9 +237,9 @@ class Forwarding:
 
     def changed(self, binding: RemoteBinding) -> None:
         """Its consumers, or whether it can be reached, are other ones."""
-        address = self._store.addresses[binding.address]
-        assert address.cluster_bindings is not None
-        address.cluster_bindings.look()
+        bindings = bindings_at(self._store.addresses[binding.address])
+        assert bindings is not None
+        bindings.look()
         for each in self._store.queue_observers:
             each.remote_changed(binding)
         self._look(binding)
@@ -244,7 +248,7 @@ class Forwarding:
         """Messages of the queue of that name may be wanted there now."""
         queue = self._store.queues.get(binding.queue)
         if queue is not None and queue.kind.address == binding.address:
-            self._store.redistribution.look(queue, is_new=True)
+            self._remotes.redistribution.look(queue, is_new=True)
 
     def bindings(self) -> Iterator[RemoteBinding]:
         """All of them."""

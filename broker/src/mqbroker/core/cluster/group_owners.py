@@ -17,7 +17,7 @@ from mqbroker.core.address.stored import list_in, text_in
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.journal.recovered import Recovered
 
 GroupKey = tuple[str, str]  # the name of a queue, the id of a group
@@ -42,7 +42,7 @@ class Pin:
 class GroupOwners:
     """All that a node knows. `is_kept`: in the journal."""
 
-    def __init__(self, store: Store, *, is_kept: bool) -> None:
+    def __init__(self, store: ClusterStore, *, is_kept: bool) -> None:
         self._store = store
         self._is_kept = is_kept
         self._pins: OrderedDict[GroupKey, Pin] = OrderedDict()

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Part, parts_by
-from mqbroker.core.cluster.cluster_bindings import ClusterBindings, ClusterQueue, ClusterQueueMember, passes, queues_of
+from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Origin, Part, parts_by
+from mqbroker.core.cluster.cluster_bindings import (
+    ClusterBindings,
+    ClusterQueue,
+    ClusterQueueMember,
+    bindings_at,
+    passes,
+    queues_of,
+)
 from mqbroker.core.cluster.group_owners import GroupKey, GroupOwners
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.message_view import MessageView, view_at
@@ -22,7 +29,7 @@ from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.parts import parts_of
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.wire.run import Run
 
 Pair = tuple[ClusterQueue, Queue | None]
@@ -36,7 +43,7 @@ class Grouping:
     """
 
     def __init__(
-        self, store: Store, node_id: str, matches: Callable[[str], bool], told_ms_max: int, *, is_kept: bool
+        self, store: ClusterStore, node_id: str, matches: Callable[[str], bool], told_ms_max: int, *, is_kept: bool
     ) -> None:
         self._store = store
         self._node_id = node_id
@@ -53,9 +60,12 @@ class Grouping:
 
     # -- routing -------------------------------------------------------------------------------------------------------
 
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
-        """As `Address.route`, which asks for this, for messages of one group."""
-        pairs, group_id = (address.cluster_bindings or ClusterBindings()).pairs(open_to, only), run.traits.group_id
+    def route(self, address: Address, run: Run, origin: Origin, only: str) -> list[Part]:
+        """As `Address.route`, but that messages of one group go where the group is."""
+        group_id = run.traits.group_id
+        if not group_id or not self.covers(address):
+            return address.route(run, origin, only)
+        pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(origin, only), only)
 
         def queues_for(index: int) -> list[Queue]:
             view = view_at(run, index, address.name)
@@ -101,7 +111,7 @@ class Grouping:
         for part in parts_of(run):
             group_id = part.traits.group_id
             if group_id:
-                pairs = (address.cluster_bindings or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
+                pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
                 for index in range(part.count):
                     view = view_at(part, index, address.name)
                     for pair in _concerned(pairs, group_id, view):
@@ -143,7 +153,7 @@ class Grouping:
         begin = 0
         for part in parts_of(run):
             end = begin + part.count
-            pairs = (address.cluster_bindings or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
+            pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
             yield begin, end, any((group.name, part.traits.group_id) in keys for group, _ in pairs)
             begin = end
 

@@ -19,7 +19,7 @@ from mqbroker.core.address.stored import text_in
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.journal.recovered import Recovered
 
 NAME: Final = INTERNAL_PREFIX + "marks"
@@ -43,7 +43,7 @@ class Marks:
         index = bisect_right(self._firsts, number) - 1
         return self._marks[index] if index >= 0 else self.own
 
-    def begin(self, store: Store, recovered: Recovered, mark: str) -> None:
+    def begin(self, store: ClusterStore, recovered: Recovered, mark: str) -> None:
         """A start: from here on the store numbers under this mark, which is on disk before what is numbered. Raises
         StorageFault for marks that cannot be read."""
         if not mark:
@@ -68,7 +68,7 @@ class Marks:
         store.next_id = first
 
 
-def _first_waiting(store: Store, recovered: Recovered, first: int) -> int:
+def _first_waiting(store: ClusterStore, recovered: Recovered, first: int) -> int:
     """The lowest number of what waits for other nodes; `first` where nothing does."""
     waiting = {queue.journal_id for queue in store.queues.values() if queue.kind.is_forwarding}
     lowest = first

@@ -16,7 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.cluster.cluster_bindings import ClusterQueue, is_choosy, takes
+from mqbroker.core.cluster.cluster_bindings import ClusterQueue, bindings_at, is_choosy, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
 from mqbroker.core.queue.message_view import MessageView
@@ -25,8 +25,8 @@ from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 # In looks of a dispatcher (dispatch.py), of which it is told what was done here.
 LOOKS_MAX: Final = 500  # of one queue at a time
@@ -39,7 +39,7 @@ CHOSEN_MAX: Final = 20  # so many of a piece
 class Redistribution:
     """All queues of a node. `moved_total` counts messages since the process began."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClusterStore) -> None:
         self._store = store
         self.moved_total = 0
 
@@ -160,7 +160,7 @@ class Redistribution:
         except Refused:
             address = store.addresses[queue.kind.address]
         copy = part_of(segment.run, segment.start, segment.start + segment.n, segment.run.traits)
-        parts = address.route(copy, only=ANYCAST, grouping=store.grouping)
+        parts = store.route(address, copy, only=ANYCAST)
         if not all(queues for _, _, queues in parts):
             return False
         for index, count, queues in parts:
@@ -184,4 +184,5 @@ class Redistribution:
         if queue.kind.non_destructive:
             return None  # everybody may read it, and nothing leaves it
         address = self._store.addresses.get(queue.kind.address)
-        return None if address is None or address.cluster_bindings is None else address.cluster_bindings.group_of(queue)
+        bindings = None if address is None else bindings_at(address)
+        return None if bindings is None else bindings.group_of(queue)

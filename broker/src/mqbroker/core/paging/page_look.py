@@ -17,8 +17,8 @@ from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.journal.places import Slice
 
 if TYPE_CHECKING:
+    from mqbroker.core.paging.paging_store import PagingStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 STRETCH_BYTES_MAX = 1 << 20
 
@@ -26,7 +26,7 @@ STRETCH_BYTES_MAX = 1 << 20
 class PageLook:
     """See the module's docstring. `at`: the place, and `before_id`: where it ends. `page`: what `segments` are of."""
 
-    def __init__(self, store: Store, queue: Queue, ids: tuple[int, int]) -> None:
+    def __init__(self, store: PagingStore, queue: Queue, ids: tuple[int, int]) -> None:
         self.queue = queue
         self.at, self.before_id = ids
         self._page: Page | None = None
@@ -112,7 +112,7 @@ class PageLook:
         if pieces:
             self._page = page
             self._is_reading = True
-            self._store.paging.read_for(self, pieces)
+            self._store.paging.read_for(self.queue, pieces, self._came)
 
     def _stretch(self, pages: Pages, page: Page) -> list[PagePiece]:
         pieces: list[PagePiece] = []
@@ -127,7 +127,7 @@ class PageLook:
             pieces.append(piece)
         return pieces
 
-    def found(self, segments: Iterator[Segment]) -> None:
+    def _came(self, segments: Iterator[Segment]) -> None:
         """What was asked for, also where nobody wants it any more."""
         self._is_reading = False
         self._read = deque(segments)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
-from mqbroker.core.paging.restore import run_of
+from mqbroker.core.paging.recorded_messages import run_of
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.compaction import Live, Stored, store_again
@@ -24,8 +24,8 @@ from mqbroker.journal.recovered import RecoveredRun
 
 if TYPE_CHECKING:
     from mqbroker.core.paging.paging import Paging
+    from mqbroker.core.paging.paging_store import PagingStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
     from mqbroker.wire.run import Run
 
 FlatBounds = list[tuple[int, int]]
@@ -41,7 +41,7 @@ class _Request(NamedTuple):
 class PageMoves:
     """See the module's docstring. `holds_reads`: queues wait for their pages; `is_loading`: places are being read."""
 
-    def __init__(self, store: Store, paging: Paging) -> None:
+    def __init__(self, store: PagingStore, paging: Paging) -> None:
         self._store = store
         self._paging = paging
         self.holds_reads = False

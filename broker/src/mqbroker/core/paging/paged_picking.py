@@ -15,14 +15,14 @@ from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.picking import Budget, Picker, Wants, look
 
 if TYPE_CHECKING:
+    from mqbroker.core.paging.paging_store import PagingStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 
 class PagedPicker:
     """See the module's docstring. `wants` None: everything; `count_max` -1: as many as there are."""
 
-    def __init__(self, store: Store, queue: Queue, wants: Wants | None = None, count_max: int = -1) -> None:
+    def __init__(self, store: PagingStore, queue: Queue, wants: Wants | None = None, count_max: int = -1) -> None:
         self._store = store
         self._queue = queue
         self._wants = wants

@@ -8,14 +8,13 @@ manual, "Paging".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.paging.page_moves import PageMoves, check_held, runs_in
 from mqbroker.core.paging.paged_files import PagedFiles
-from mqbroker.core.paging.restore import hold_again, set_times
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind, check_attributes
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from mqbroker.config.slices import AddressSettings
     from mqbroker.core.address.address import Address
     from mqbroker.core.address.settings import Settings
-    from mqbroker.core.paging.page_look import PageLook
+    from mqbroker.core.paging.paging_store import PagingStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
     from mqbroker.wire.run import Run
 
 READS_MAX = 4
@@ -49,9 +47,9 @@ class Dropped(NamedTuple):
 class Paging:
     """See the module's docstring. `read` asks for slices and says who gets their bytes."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PagingStore) -> None:
         self._store = store
-        self.read: Final = store.surroundings.read_page
+        self.read: Final = store.read_page
         self.queues: dict[Queue, None] = {}  # those with pages
         self.files = PagedFiles(store.large)
         self.paged_total = 0
@@ -211,12 +209,12 @@ class Paging:
             if runs_here is not runs:
                 runs = runs_here
                 for run in runs:
-                    set_times(self._store, queue, run)
+                    self._store.set_times(queue, run)
             yield from segments_in(piece, runs)
 
     def _come_back(self, queue: Queue, pages: Pages, segments: Iterator[Segment]) -> None:
         for segment in segments:
-            hold_again(self._store, queue, segment)
+            self._store.hold_again(queue, segment)
             if segment.run.traits.group_id:
                 queue.dispatcher.grouped()
             queue.come_back(segment, self._store.at.wall_ms, pages.due_ms(segment.first_id))
@@ -228,13 +226,13 @@ class Paging:
 
     # -- for those who look at single messages -------------------------------------------------------------------------
 
-    def read_for(self, look: PageLook, pieces: list[PagePiece]) -> None:
-        """Read pieces that stay where they are. Their segments stay as long."""
+    def read_for(self, queue: Queue, pieces: list[PagePiece], then: Callable[[Iterator[Segment]], None]) -> None:
+        """Read pieces that stay where they are; `then` gets their segments, which stay as long."""
         for piece in pieces:
             self.pin(piece, 1)
 
         def came(found: list[bytes]) -> None:
-            look.found(self._segments(look.queue, pieces, found))
+            then(self._segments(queue, pieces, found))
             for piece in pieces:
                 self.pin(piece, -1)
 
@@ -249,7 +247,7 @@ class Paging:
             self.pin(piece, 1)
         for piece in gone:
             self.pin(piece, -1)
-        hold_again(self._store, queue, segment)
+        self._store.hold_again(queue, segment)
         self.files.taken_in(segment.run)
         LOOK.has_touched = True
         queue.delivering_count += segment.n

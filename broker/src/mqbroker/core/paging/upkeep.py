@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from mqbroker.core.queue.compaction import Live, store_again
 
 if TYPE_CHECKING:
-    from mqbroker.core.store.store import Store
+    from mqbroker.core.paging.paging_store import PagingStore
 
 
-def live_of_ids(store: Store, ranges: list[tuple[int, int]], *, is_stored: bool = True) -> Iterator[Live]:
+def live_of_ids(store: PagingStore, ranges: list[tuple[int, int]], *, is_stored: bool = True) -> Iterator[Live]:
     """At least what is not settled of these (first id, count), and in memory. `is_stored`: that the journal knows."""
     low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
     for queue in store.queues.values():
@@ -25,7 +25,7 @@ def live_of_ids(store: Store, ranges: list[tuple[int, int]], *, is_stored: bool 
         yield Live(queue, segment)
 
 
-def upkeep(store: Store) -> bool:
+def upkeep(store: PagingStore) -> bool:
     """One bounded piece of both; whether there may be more."""
     if store.paging.queues or store.paging.moves.is_unfinished:
         more = store.paging.moves.upkeep()
@@ -40,7 +40,7 @@ def upkeep(store: Store) -> bool:
     return more
 
 
-def _sweep(store: Store) -> None:
+def _sweep(store: PagingStore) -> None:
     runs = store.memory.next_swept()
     if runs:
         live = live_of_ids(store, [(run.first_id, run.count) for run in runs], is_stored=False)

@@ -36,7 +36,7 @@ from mqbroker.core.address.routes import RouterRoute, keep, routes_of
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.cluster.arrivals import arrived_in
 from mqbroker.core.cluster.group_owners import pins_in
-from mqbroker.core.paging.restore import by_count, counts_by_queue, delivered_at_least, run_of
+from mqbroker.core.paging.recorded_messages import by_count, counts_by_queue, delivered_at_least, run_of
 from mqbroker.core.queue.kinds import NAME_SIZE_MAX
 from mqbroker.core.queue.kinds import check_attributes as check_kind
 from mqbroker.core.queue.queue import QueueKind

@@ -28,8 +28,9 @@ from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
+    from mqbroker.core.address.overdue import Overdue
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.core.store.store import Store
 
 PREFIX: Final = INTERNAL_PREFIX + "retroactive."
 
@@ -37,8 +38,9 @@ PREFIX: Final = INTERNAL_PREFIX + "retroactive."
 class Retroactive:
     """The rings of all addresses."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClusterStore, overdue: Overdue) -> None:
         self._store = store
+        self._overdue = overdue
         self._rings: dict[str, Queue] = {}  # by the queue's name
 
     def count_at(self, name: str) -> int:
@@ -86,7 +88,7 @@ class Retroactive:
             ring.kind = replace(ring.kind, ring_size=count)
             store.journal.declare(ring.journal_id, ring.kind.encoded())
             store.changed(ring)
-            store.overdue.add(ring)
+            self._overdue.add(ring)
 
     def give(self, queue: Queue) -> None:
         """A new queue gets what its address keeps, oldest first; where there is no room for all, the newest of it."""

@@ -15,16 +15,17 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
-from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
+from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin, Part
 from mqbroker.core.address.address_records import AddressRecords
 from mqbroker.core.address.auto_delete import AutoDelete
-from mqbroker.core.address.creation import check_new, make_address
+from mqbroker.core.address.creation import Creation
 from mqbroker.core.address.dead_letters import DeadLetters
 from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
 from mqbroker.core.address.ingress import stamped
+from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.overdue import Overdue
 from mqbroker.core.address.permissions import DELETE, SEND, Actor
 from mqbroker.core.address.qualified import target_at
@@ -32,12 +33,15 @@ from mqbroker.core.address.quotas import NOBODY, Quotas, maker_for
 from mqbroker.core.address.remains import Remains
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.address.stored import kinds_in
-from mqbroker.core.address.wildcards import Wildcards, has_wildcards, reached
+from mqbroker.core.address.wildcard_names import has_wildcards
+from mqbroker.core.address.wildcards import Wildcards, reached
 from mqbroker.core.cluster.arrivals import Arrivals
 from mqbroker.core.cluster.forwarding import Remotes
 from mqbroker.core.cluster.grouping import Grouping
+from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.cluster.redistribution import Redistribution
 from mqbroker.core.paging.paging import Paging
+from mqbroker.core.paging.paging_store import PagingStore
 from mqbroker.core.paging.restore import bring_back
 from mqbroker.core.queue.kinds import QueueKind, check_is_public, kind_of
 from mqbroker.core.queue.large import LargeFiles
@@ -47,7 +51,6 @@ from mqbroker.core.queue.meter import PAGE, Meters
 from mqbroker.core.queue.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.queue.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.core.store.observers import MessageObserver, QueueObserver
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.core.store.surroundings import StoreSurroundings
 from mqbroker.journal.plan import Journal
@@ -55,10 +58,10 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
-NO_QUEUE: Final = Queue(QueueKind("", ""), 0)  # what is handed out of a queue that is no more
+NO_QUEUE: Final = Queue(QueueKind("", ""), 0)  # stands for one that was deleted
 
 
-class Store:
+class Store(PagingStore):
     """Addresses, queues, messages. What it does not know itself it asks its surroundings."""
 
     def __init__(
@@ -69,8 +72,9 @@ class Store:
         around: StoreSurroundings,
         at: At,
     ) -> None:
-        self.surroundings, self.permit = around, around.permit
+        self.surroundings, self.node_id = around, around.node_id
         self.schedule, self.in_delivery = around.schedule, around.in_delivery
+        self.ends_itself, self.read_page = around.ends_itself, around.read_page
         self.limits = limits
         self.settings = Settings(settings)
         self.journal = journal
@@ -80,22 +84,23 @@ class Store:
         self.diverts = Diverts((), self)
         self.dead_letters = DeadLetters(self)
         self.auto_delete = AutoDelete(self)
-        self.overdue = Overdue(self)
+        self.overdue = Overdue(self, self.auto_delete)
         self.quotas = Quotas(limits)
-        self.address_records = AddressRecords(self)
-        self.deployed_addresses = DeployedAddresses(self)
+        self.address_records = AddressRecords(self, self.auto_delete)
+        self.deployed_addresses = DeployedAddresses(self, self.address_records)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
-        self.meters, self.remains = Meters(self.memory), Remains(self)
+        self.meters, self.remains = Meters(self.memory), Remains(self, self.dead_letters)
         self.paging = Paging(self)
-        self.remotes = Remotes(self)
-        self.retroactive = Retroactive(self)
-        self.arrivals = Arrivals(self)
         self.redistribution = Redistribution(self)
+        self.remotes = Remotes(self, self.redistribution)
+        self.retroactive = Retroactive(self, self.overdue)
+        self.arrivals = Arrivals(self)
         self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.queue_observers: tuple[QueueObserver, ...] = ()
         self.message_observers: tuple[MessageObserver, ...] = ()
         self.wildcards = Wildcards(self)
+        self.creation = Creation(self, self.address_records, self.auto_delete, self.wildcards)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}  # something about them has changed
@@ -145,6 +150,14 @@ class Store:
             return not found.is_shared
         return has_wildcards(name) or self.address_records.routing_of(name) == MULTICAST
 
+    def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
+        """Raises Refused where the actor has not this permission at this address, or that of this queue."""
+        self.surroundings.permit(actor, permission, address, queue)
+
+    def is_diverted(self, name: str) -> bool:
+        """Whether messages of an address go to others as well, or instead."""
+        return name in self.diverts.at
+
     def may_send(self, target: str, actor: Actor | None) -> None:
         """Whether the actor may send there: to an address, or to `address::queue`. Raises Refused."""
         self.permit(actor, SEND, target.partition(FULLY_QUALIFIED)[0])
@@ -168,7 +181,7 @@ class Store:
         settings = self.settings.of(name)
         meter, pages = self.meters.of(name, settings), settings.address_full_policy == PAGE
         LOOK.has_touched = True
-        added = self.addresses[name] = Address(name, meter, self.auto_delete, pages=pages)
+        added = self.addresses[name] = Address(name, meter, self.auto_delete.address_due, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
         self.quotas.address_made(added, maker)
         self.wildcards.added(added)
@@ -182,7 +195,7 @@ class Store:
 
     def make_address(self, name: str, actor: Actor | None, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
-        return make_address(self, name, actor, is_temporary=is_temporary)
+        return self.creation.make_address(name, actor, is_temporary=is_temporary)
 
     def queue_for(self, name: str, actor: Actor | None) -> Queue:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
@@ -195,7 +208,7 @@ class Store:
 
     def create_queue(self, kind: QueueKind, actor: Actor | None) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        check_new(self, kind, actor)
+        self.creation.check_queue(kind, actor)
         maker = maker_for(actor)
         queue = self.add_queue(kind if maker[0] in ("", kind.maker) else replace(kind, maker=maker[0]), maker)
         self.retroactive.give(queue)
@@ -306,7 +319,7 @@ class Store:
         waits, unrouted = False, list[Segment]()
         copied = reached(address, origin) if address.wildcards else ()
         ring = self.retroactive.ring_of(address) if address.retains_max else None
-        for index, count, queues in address.route(run, origin, only, self.grouping):
+        for index, count, queues in self.route(address, run, origin, only):
             if queues:
                 address.routed_total += count
             elif not copied:
@@ -323,6 +336,12 @@ class Store:
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.dead_letters.astray(address.name, unrouted) or waits
         return waits
+
+    def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
+        """As `Address.route`, with groups kept together in the cluster where somebody sees to that."""
+        if self.grouping is None:
+            return address.route(run, origin, only)
+        return self.grouping.route(address, run, origin, only)
 
     def number(self, run: Run) -> None:
         """A run that came in gets its ids."""
@@ -576,6 +595,24 @@ class Store:
         if due_ms:
             queue.due_ns = self.at.monotonic_ns + max(due_ms - self.at.wall_ms, 1) * NS_PER_MS
             self.schedule(queue)
+
+    # -- what comes back from disk -------------------------------------------------------------------------------------
+
+    def set_times(self, queue: Queue, run: Run) -> None:
+        """What a run that was read from disk is to know before anybody looks at it."""
+        LOOK.has_touched = True
+        run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
+        run.deliver_at_ms = deliver_at_ms(run)
+
+    def hold_again(self, queue: Queue, segment: Segment) -> None:
+        """Messages that were read from disk, and know their times, are in memory for one queue more."""
+        run = segment.run
+        LOOK.has_touched = True
+        if not run.live:
+            self.memory.hold(run)
+        run.live += segment.n
+        if queue.meter is not None:
+            queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 

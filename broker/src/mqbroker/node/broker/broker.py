@@ -18,11 +18,11 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.clock_steps import take_time
 from mqbroker.core.store.commits import Commits
-from mqbroker.core.store.observers import MessageObserver
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
 from mqbroker.journal.recovered import Recovered

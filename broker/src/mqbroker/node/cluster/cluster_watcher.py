@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mqbroker.cluster.announcer import Announcer
+from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.queue.queue import Consumer, Queue
 from mqbroker.core.selector.selector import Selector
-from mqbroker.core.store.observers import QueueObserver
 from mqbroker.node.cluster.grouping import GroupingHandler
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
-from mqbroker.core.store.observers import MessageObserver, QueueObserver
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted
 from mqbroker.wire.run import runs_of
