@@ -23,6 +23,7 @@ ECHO_REMEDY: Final = (
     "broker said before it was restarted"
 )
 NOT_ALLOWED: Final = "amqp:not-allowed"
+DEPOSED: Final = "another broker with this node id is in a higher term, so it took over and this one is of the past"
 WHY: Final = "another broker with the node id of this one was started earlier, so this one is no node of the cluster"
 REMEDY: Final = (
     f"if the data directory of this broker is the copy, stop it, run {NEW_ID} and start it; if the other one is, do so "

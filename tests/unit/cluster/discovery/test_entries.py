@@ -265,3 +265,43 @@ def test_histories_keep_their_promises() -> None:
             alive = {name for name, then in heard_ms.items() if at_ms - then < watched.table._timeout_ns // MS}
             assert set(watched.names()) == alive
             assert "mq0" not in alive
+
+
+def test_a_higher_term_takes_the_place_whenever_its_process_came_and_keeps_it() -> None:
+    watched = Watched()
+    watched.hear(0, 1, 1, 1)
+    watched.hear(1, 1, 2, 1)
+    assert watched.hear(2, 1, 1, 2) is Drop.EARLIER_BOOT
+    watched.take()
+    assert watched.hear(3, 1, 1, 3, term=1) is None, "it came first, and has taken over since"
+    assert watched.take() == ["mq1 restarted"]
+    for at_ms in range(4, 9_000, 2000):
+        assert watched.hear(at_ms, 1, 2, at_ms, term=0) is Drop.EARLIER_BOOT
+        assert watched.hear(at_ms + 1, 1, 3, at_ms) is Drop.EARLIER_BOOT, (
+            "one that is new has a lower term all the same"
+        )
+        assert watched.hear(at_ms + 2, 1, 1, at_ms, term=1) is None
+    assert watched.names() == ["mq1"]
+    assert watched.take() == ["mq1 conflict"], "it goes on speaking"
+
+
+def test_who_was_deposed_does_not_come_back_when_its_successor_is_silent() -> None:
+    watched = Watched(1000)
+    watched.hear(0, 1, 1, 1)
+    watched.hear(1, 1, 2, 1, term=1)
+    assert watched.hear(5_000, 1, 1, 2) is Drop.EARLIER_BOOT
+    assert watched.hear(5_001, 1, 4, 1) is Drop.EARLIER_BOOT
+    assert watched.names() == []
+    assert watched.hear(5_002, 1, 3, 1, term=1) is None, "the successor was restarted"
+    assert watched.hear(5_003, 1, 2, 2, term=1) is Drop.EARLIER_BOOT
+
+
+def test_processes_that_are_of_the_past_are_remembered_within_bounds() -> None:
+    watched = Watched()
+    watched.hear(0, 1, 1, 1, term=1)
+    for boot in range(3 * BOOTS_MAX):
+        fields = {"boot_id": f"{boot + 100:032x}"}
+        assert watched.hear(boot, 1, 1, 1, **fields) is Drop.EARLIER_BOOT
+        assert watched.hear(boot, 1, 1, 2, **fields, has_yielded=True) is Drop.YIELDED
+    assert len(watched.table._known[NODES[1]].boots) <= BOOTS_MAX
+    assert watched.hear(9, 1, 1, 1, term=1) is Drop.REPLAYED, "the one that counts is not forgotten for them"

@@ -270,7 +270,7 @@ def test_attempts_may_be_bounded_and_begin_anew_when_the_node_is_told_of() -> No
     cluster.unreachable = set()
     cluster.cut_all(b)
     b.bridge("a").end("test")
-    b.broker.cluster.connections["cluster"].learn(node_id_of("a"), "", a.bridge("b").of.own)
+    b.broker.cluster.connections["cluster"].learn(node_id_of("a"), "", a.bridge("b").of.own, 0)
     b.step()
     cluster.run()
     assert a.state("b") == "up"  # b has dialled a, and so a knows of b again
@@ -350,7 +350,7 @@ def test_a_node_that_stopped_cleanly_is_dialled_at_once_where_it_is_told_to_be_n
     bridge, before = a.bridge("b"), len(a.dials)
     assert a.state("b") == "resting"
     moved = replace(bridge.connector, host="b2")
-    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), bridge.boot_id, moved)
+    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), bridge.boot_id, moved, 0)
     a.step()
     cluster.run()
     assert [each.host for each in a.dials[before:]] == ["b2"]

@@ -100,7 +100,7 @@ def test_a_node_that_has_stopped_is_told_and_counts_as_no_fault() -> None:
     cluster = ClusterStage()
     b = cluster.node("b", ["nowhere"])
     a = cluster.node("a", ["nowhere2"])
-    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), "", b.broker.cluster.connections["cluster"].own)
+    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), "", b.broker.cluster.connections["cluster"].own, 0)
     cluster.run()
     cluster.wait(1_000)
     b.stop()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from mqbroker.cluster.notices import Version
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import Consumer, Producer
 
 SMALL = {"journal": {"journal_file_size_bytes": 16384}}
 
@@ -14,7 +16,7 @@ def given(node: ClusterNode, term: int) -> None:
     node.disk.term = term
     before = node.broker.journal.segments_count
     while node.broker.journal.segments_count == before:
-        node.admin("send", address="orders", messages=[{"body": "x" * 3000, "durable": True}])
+        node.admin("send", address="ledger", messages=[{"body": "x" * 3000, "durable": True}])
     node.crash()
 
 
@@ -50,3 +52,77 @@ def test_who_has_the_higher_term_goes_on_though_it_was_started_later() -> None:
     assert len(a.events("cluster-links-stopped")) == 1
     (member,) = [each for each in b.admin("topology")["members"] if each["node_id"] == node_id_of("a")]
     assert member["boot_id"] == c.broker.boot_id
+
+
+def successor(cluster: ClusterStage, *static: str) -> ClusterNode:
+    """A process with the id of node a that takes over from it in term 1, once it is started."""
+    c = cluster.node("c", list(static), options=SMALL)
+    given(c, 1)
+    c.identity["node_id"] = node_id_of("a")
+    cluster.run()
+    cluster.wait(5_000)
+    return c
+
+
+def led_to(node: ClusterNode) -> tuple[str, str]:
+    """The state of a node's bridge to node a, and the process at its end."""
+    bridge = node.broker.cluster.connections["cluster"].bridges[node_id_of("a")]
+    return bridge.state.value, bridge.boot_id
+
+
+def test_third_nodes_turn_to_who_took_over_though_the_deposed_one_goes_on() -> None:
+    """It meets nobody who would make it yield: b has dialled neither of them by chance, and tells d."""
+    cluster = ClusterStage()
+    a, b, d = cluster.node("a", ["b", "d"]), cluster.node("b", ["a", "d"]), cluster.node("d", ["a", "b"])
+    c = successor(cluster, "b")
+    for third in (b, d):
+        assert led_to(third) == ("up", a.broker.boot_id)
+    c.start()
+    cluster.run()
+    for _ in range(4):
+        for third in (b, d):
+            assert led_to(third) == ("up", c.broker.boot_id)
+            peers = [each for each in third.broker.peers.values() if isinstance(each, AcceptedPeer)]
+            assert {each.hello.boot_id for each in peers if each.hello} >= {c.broker.boot_id}
+            assert a.broker.boot_id not in {each.hello.boot_id for each in peers if each.hello}
+            (member,) = [each for each in third.admin("topology")["members"] if each["node_id"] == node_id_of("a")]
+            assert member["boot_id"] == c.broker.boot_id
+        assert "up" not in (a.state("b"), a.state("d"))
+        cluster.wait(60_000)  # listed places of b and d lead to a still
+
+
+def test_what_is_sent_goes_to_who_took_over() -> None:
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"])
+    c = successor(cluster, "b")
+    before, producer = Consumer(a, credit=100), Producer(b)
+    cluster.run()
+    producer.publish(b"first")
+    cluster.run()
+    c.start()
+    cluster.run()
+    after = Consumer(c, credit=100)
+    cluster.run()
+    for number in range(10):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert before.bodies == [b"first"]
+    assert after.bodies == [b"%d" % number for number in range(10)]
+
+
+def test_who_was_restarted_learns_of_the_term_anew() -> None:
+    """Terms are not on the disk of others: who was deposed has links until somebody tells of the one that took over."""
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"])
+    c = successor(cluster, "b")
+    c.start()
+    cluster.run()
+    c.crash()
+    b.crash()
+    b.start()
+    cluster.run()
+    cluster.wait(5_000)
+    assert led_to(b) == ("up", a.broker.boot_id)
+    c.start()
+    cluster.run()
+    assert led_to(b) == ("up", c.broker.boot_id)

@@ -3,8 +3,9 @@
 An entry is replaced by each datagram that is newer, and ends when none came for `refresh-timeout`, by a timer and the
 monotonic clock. Two things are remembered beyond that, within bounds: the last `seq` of each process that a node was
 seen as, so that nothing recorded counts twice, and which process came later, so that an earlier one never takes the
-place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict. A process that
-has yielded (cluster/node_id_conflict.py) gives its place up.
+place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict. Before all goes
+the term: who is in a lower one than another process of the node was takes no place (docs/adr/0023-term.md). A process
+that has yielded (cluster/node_id_conflict.py) gives its place up.
 
 What comes under our own id is a conflict only where it names this process as one that it hears: all else may have been
 recorded of an earlier process of this node, which counts for nothing however long it lasts. It is told as an echo, so
@@ -74,9 +75,13 @@ class Contention:
 
 @dataclass(slots=True)
 class Known:
-    """The processes of an id, each with its last seq; the last one is the one that counts."""
+    """The processes of an id, each with its last seq; the last one is the one that counts.
+
+    `term` is the highest of them: whoever is in a lower one does not count, whenever it came.
+    """
 
     boots: dict[str, int] = field(default_factory=dict)
+    term: int = 0
 
     @property
     def current(self) -> str:
@@ -87,6 +92,8 @@ class Known:
         """This process counts as the earliest from now on."""
         LOOK.has_touched = True
         self.boots.pop(boot_id, None)
+        if len(self.boots) >= BOOTS_MAX:
+            del self.boots[next(iter(self.boots))]
         self.boots = {boot_id: seq, **self.boots}
 
     def add(self, boot_id: str, seq: int) -> None:
@@ -162,9 +169,10 @@ class EntryTable:
         if announcement.has_yielded:
             self._step_back(known, announcement, now_ns)
             return Drop.YIELDED
-        if known is not None and boot_id in known.boots and boot_id != known.current and node_id in self._entries:
-            known.boots[boot_id] = seq
-            self._contend(node_id, announcement, source, now_ns)
+        if known is not None and self._is_past(known, announcement):
+            known.step_back(boot_id, seq)
+            if node_id in self._entries:
+                self._contend(node_id, announcement, source, now_ns)
             return Drop.EARLIER_BOOT
         if node_id not in self._entries and len(self._entries) >= ENTRIES_MAX:
             return Drop.FULL
@@ -188,6 +196,13 @@ class EntryTable:
                 if one.is_conflict:
                     self._tell(EntryChange(EntryChangeKind.CONFLICT_OVER, one.change.announcement, one.change.source))
 
+    def _is_past(self, known: Known, announcement: Announcement) -> bool:
+        """Whether this is a process that another took the place of, which is heard or is in a higher term."""
+        boot_id = announcement.boot_id
+        if announcement.term != known.term:
+            return announcement.term < known.term
+        return boot_id in known.boots and boot_id != known.current and announcement.node_id in self._entries
+
     def _remember(self, known: Known | None, announcement: Announcement) -> None:
         node_id, boot_id = announcement.node_id, announcement.boot_id
         if known is None:
@@ -199,6 +214,7 @@ class EntryTable:
         if known.boots and boot_id != known.current:
             known.boots.pop(boot_id, None)
         self._known[node_id] = known
+        known.term = max(known.term, announcement.term)
         known.add(boot_id, announcement.seq)
 
     def _replace(self, announcement: Announcement, source: str, now_ns: int) -> None:

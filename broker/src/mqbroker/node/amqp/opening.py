@@ -13,7 +13,7 @@ from mqbroker.amqp.redirect import (
     place_of,
     redirect_info,
 )
-from mqbroker.cluster.node_id_conflict import NOT_ALLOWED, WHY
+from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED, WHY
 from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.amqp.containers import SOLE_CONNECTION
 from mqbroker.node.values.handshake import hello_of
@@ -111,6 +111,8 @@ def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | Non
         broker.node_id_conflict.met(hello, peer.far)
     if broker.node_id_conflict.has_yielded:
         return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
+    if broker.cluster.is_deposed(hello.node_id, hello.term):
+        return {}, (NOT_ALLOWED, DEPOSED)
     peer.hello = hello
     if hello.ttl_ms:
         peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)

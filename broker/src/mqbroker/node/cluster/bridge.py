@@ -13,6 +13,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqbroker.node.cluster.bridge_peer import BridgePeer
 from mqbroker.node.values.bridge_states import BRIDGE_STATES, BridgeState, Turn
 from mqbroker.node.values.effects import CloseConnection, Connect
@@ -54,6 +55,7 @@ class Bridge:
         self.node_id = node_id
         self.boot_id = ""
         self._told_boot_id = ""  # by others
+        self.term = 0  # of the process that answered last
         self.is_listed = is_listed  # among the static connectors
         self.is_question = is_question  # tried once, and ended by whatever answers
         self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
@@ -114,13 +116,18 @@ class Bridge:
         if found is not HandshakeVerdict.GOOD or hello is None:
             self._refuse(found, hello)
             return False
+        if self.of.cluster.is_deposed(hello.node_id, hello.term):
+            self._fail(DEPOSED)
+            return False
         if self.is_question:
             self._end(REFUSALS[HandshakeVerdict.ANOTHER])
             return False
+        LOOK.has_touched = True
+        self.term = hello.term
+        self.of.cluster.hear_term(hello.node_id, hello.term)
         if not self.of.adopt(self, hello):
             self._end("another link leads to the same node")
             return False
-        LOOK.has_touched = True
         self.boot_id = hello.boot_id
         return True
 
@@ -142,7 +149,12 @@ class Bridge:
             self.give_up(f"{why}: {hello.node_id}")
             known = self.of.bridges.get(hello.node_id)
             if known is None or known.state is not BridgeState.UP:  # one that stands is reached as its node says
-                self.of.learn(hello.node_id, hello.boot_id, self.connector)
+                self.of.learn(hello.node_id, hello.boot_id, self.connector, hello.term)
+
+    def deposed(self, term: int) -> None:
+        """Another process of the node is in this term: who tells of it says next where."""
+        if self.term < term and self.state in (*ATTEMPTING, BridgeState.UP):
+            self._fail(DEPOSED)
 
     def up(self) -> None:
         """The session stands."""

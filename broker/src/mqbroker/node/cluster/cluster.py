@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
+from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED
 from mqbroker.cluster.remote_table import RemoteTable
+from mqbroker.cluster.terms import HighestTerms
 from mqbroker.config.users import UserVerifier
 from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.recovered import Recovered
@@ -50,6 +52,7 @@ class Cluster:
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
+        self._terms = HighestTerms()
         self.failover_list = FailoverList(self)
 
     def start(self, recovered: Recovered) -> None:
@@ -139,7 +142,24 @@ class Cluster:
         """A node has dialled us: we dial it."""
         connection = self.connections.get(hello.connection)
         if connection is not None:
-            connection.learn(hello.node_id, hello.boot_id, hello.connector)
+            connection.learn(hello.node_id, hello.boot_id, hello.connector, hello.term)
+
+    # -- terms ---------------------------------------------------------------------------------------------------------
+
+    def is_deposed(self, node_id: str, term: int) -> bool:
+        """Whether this is said of, or by, a process of a node of which another is, or was, in a higher term."""
+        return term < self._terms.of(node_id)
+
+    def hear_term(self, node_id: str, term: int) -> None:
+        """A process of another node is in this term: what stands with those in lower ones ends."""
+        if node_id == self.broker.node_id or not self._terms.hear(node_id, term):
+            return
+        for peer in list(self.broker.peers.values()):
+            hello = peer.hello if isinstance(peer, AcceptedPeer) and not peer.connection.is_dead else None
+            if hello is not None and hello.node_id == node_id and hello.term < term:
+                peer.close(NOT_ALLOWED, DEPOSED)
+        for connection in self.connections.values():
+            connection.deposed(node_id, term)
 
     @property
     def inbound(self) -> set[str]:

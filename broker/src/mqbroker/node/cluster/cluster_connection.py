@@ -145,7 +145,7 @@ class ClusterConnection:
     def _discovered(self, change: EntryChange) -> None:
         said = change.announcement
         if change.kind in TOLD_BY:
-            self.learn(said.node_id, said.boot_id, said.connectors[0])
+            self.learn(said.node_id, said.boot_id, said.connectors[0], said.term)
         elif change.kind is EntryChangeKind.ECHO and not said.has_yielded:
             self._ask(said.connectors[0])
 
@@ -162,8 +162,11 @@ class ClusterConnection:
         self.probes.append(bridge)
         bridge.dial()
 
-    def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
-        """Somebody told of a node, or it did itself."""
+    def learn(self, node_id: str, boot_id: str, connector: Connector | None, term: int) -> None:
+        """Somebody told of a node, or it did itself. What is said of a process that was deposed leads nowhere."""
+        self.cluster.hear_term(node_id, term)
+        if self.cluster.is_deposed(node_id, term):
+            return
         if connector is None or node_id == self.broker.node_id or not self.broker.is_running:
             return
         if self.broker.node_id_conflict.has_yielded:
@@ -191,6 +194,12 @@ class ClusterConnection:
         """Whether a node that is reached so is one to have a link with."""
         places = {each.place for each in self.listed}
         return not self.options.allow_direct_connections_only or any(each.place in places for each in connectors)
+
+    def deposed(self, node_id: str, term: int) -> None:
+        """Another process of a node took over in this term: links with the one before end."""
+        for bridge in [*self.probes, *self.bridges.values()]:
+            if bridge.node_id == node_id:
+                bridge.deposed(term)
 
     def _tell_full(self, node_id: str) -> None:
         LOOK.has_touched = True
@@ -328,8 +337,9 @@ class ClusterConnection:
             self._log(told)
         if change.spread is not None:
             self.announcer.member_changed(change.spread)
-        if change.kind in LEARNED and member.connectors:
-            self.learn(member.node_id, member.boot_id, member.connectors[0])
+        if change.kind in LEARNED:
+            connector = member.connectors[0] if member.connectors else None
+            self.learn(member.node_id, member.boot_id, connector, member.version.term)
 
     # -- Remotes of the tables: routing is told, and neighbours further on ---------------------------------------------
 
