@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config.inventory import host_variables
+from mqbroker.config.variables import HostVariables
+
 from mqctl import ansible_cli
 from mqctl.declare import InventoryOptions
-from mqctl.errors import UsageError
+from mqctl.errors import CommandError, UsageError
 from mqctl.opaque import is_open
 from mqctl.ssh.variables import Access, access_of
 from mqctl.world import World
@@ -174,3 +178,11 @@ def ordered_hosts(listing: Mapping[str, Any]) -> list[str]:
     for host in listing.get("_meta", {}).get("hostvars", {}):
         names.setdefault(host)
     return list(names)
+
+
+def variables_of(host: Host) -> HostVariables:
+    """The typed variables of a host."""
+    try:
+        return host_variables(host.variables)
+    except ConfigFault as fault:
+        raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from mqctl.commands.plan import Plan, show
+from mqctl.cluster_plan import Plan, show_plan
 from mqctl.declare import InventoryOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
@@ -216,6 +216,6 @@ def test_what_is_hardly_meant_is_a_warning_and_holds_up_nobody(place: Path, caps
     world = real_world()
     plan = Plan("main", [], {}, [], doubts=doubts_in(choose(load_all(world, options), "")))
     out = io.StringIO()
-    show(world, plan, OutputShape(Format.JSON), Console(file=out))
+    show_plan(world, plan, OutputShape(Format.JSON), Console(file=out))
     assert json.loads(out.getvalue())["doubts"] == [doubt]
     assert f"warning: {doubt['path']} {doubt['why']}\n" in capsys.readouterr().err

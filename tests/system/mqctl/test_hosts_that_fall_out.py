@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 import yaml
 from mqctl.bundle.manifest import describe, parse_target
-from mqctl.commands.rollout import MARK, report
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.output import Format, OutputShape, data_console
 from mqctl.playbook.events import RunState
+from mqctl.playbook.outcome import report
+from mqctl.playbook.rollout import MARK
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 from rich.console import Console

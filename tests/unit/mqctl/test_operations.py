@@ -20,8 +20,9 @@ from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol
+from mqctl import verification
 from mqctl.admin import AdminClient
-from mqctl.commands import cluster_forget, events, queue_stat, rollout
+from mqctl.commands import cluster_forget, events, queue_stat
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -786,14 +787,14 @@ def test_a_rollout_ends_well_only_where_links_between_its_nodes_take_messages(tm
     world = replace(real_world(), monotonic_s=lambda: sum(sleeps), sleep_s=sleeps.append)
     with PairStage(tmp_path, "dev-1", a):
         one = Node("dev-1", "default", socket=str(tmp_path / "dev-1" / "admin.sock"))
-        rollout.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
+        verification.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
         assert sleeps == []
         b.crash()
         nodes.run()
-        rollout.check_links(world, [one], {node_id_of("a")})
+        verification.check_links(world, [one], {node_id_of("a")})
         assert sleeps == [], "b is none of the nodes of this run"
         with pytest.raises(CommandError, match="not every link") as caught:
-            rollout.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
+            verification.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
         assert "mqctl topology" in str(caught.value.attempt)
         assert len(sleeps) == 60
 

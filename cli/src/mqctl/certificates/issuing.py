@@ -7,18 +7,18 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from mqbroker.config.lifetimes import WARNING_DAYS, warning_s
 from mqbroker.config.tables import has_cluster_certificate
 from mqbroker.config.variables import HostVariables
 
-from mqctl.certificates.authority import Span, is_signed_by, issue, names_of
+from mqctl.certificates.authority import Span, is_signed_by, issue, names_of, new_authority
 from mqctl.certificates.folder import Folder, no_authority
 from mqctl.certificates.names import InstanceNames
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import InventoryCluster
+from mqctl.output import counted
 from mqctl.world import World
 
 AUTHORITY_DAYS = 3650
@@ -133,21 +133,34 @@ def provided_digests(variables: HostVariables) -> dict[str, str | None]:
     return found
 
 
-def row_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = WARNING_DAYS) -> dict[str, Any]:
-    """What commands show of a certificate."""
-    return {
-        "subject": certificate.subject.rfc4514_string(),
-        "names": list(names_of(certificate)),
-        "serial": f"{certificate.serial_number:x}",
-        "not_after": f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
-        "days_left": days_left(certificate, now),
-        "state": state_of(certificate, now, soon_days),
-    }
-
-
 def by_host(missing: Sequence[Missing]) -> Mapping[str, list[Missing]]:
     """Grouped, in their order."""
     found: dict[str, list[Missing]] = {}
     for one in missing:
         found.setdefault(one.node.host, []).append(one)
     return found
+
+
+def make_authority(world: World, folder: Folder, cluster: str, days: int, permitted: list[str]) -> None:
+    """Make the CA, unless there is one."""
+    if folder.has_authority:
+        folder.write_trust()
+        world.note(f"kept {folder.path / 'ca.pem'}; to change it: mqctl tls rotate --ca begin")
+        return
+    folder.write_authority(new_authority(cluster, Span(world.now(), days), permitted))
+    world.note(f"wrote {folder.path / 'ca.pem'} and {folder.path / 'ca.key'}")
+    world.note(f"clients trust {folder.trust_file}; keep the keys out of version control, and a backup of ca.key")
+
+
+def make_missing(world: World, folder: Folder, missing: Sequence[Missing]) -> None:
+    """Make those, good for as long as usual, and say so."""
+    make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
+    tell_made(world, missing, len(missing))
+
+
+def tell_made(world: World, missing: Sequence[Missing], count: int) -> None:
+    """What was made and why, and what stayed."""
+    for one in missing:
+        world.note(f"{one.node.common_name}: made, {one.why}")
+    if count > len(missing):
+        world.note(f"{counted(count - len(missing), 'certificate')} kept")

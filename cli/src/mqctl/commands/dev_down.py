@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from mqctl.commands.dev_up import remove
 from mqctl.declare import CommonOptions
 from mqctl.dev import process, state
+from mqctl.dev.state import remove
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.world import World

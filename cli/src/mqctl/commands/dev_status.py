@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mqctl.commands.status import look
 from mqctl.declare import ReaderOptions
-from mqctl.dev import process, state
-from mqctl.errors import UsageError
-from mqctl.exits import Exit
-from mqctl.nodes import Node
-from mqctl.output import Column, OutputShape, Rows, write
+from mqctl.dev import state
+from mqctl.dev.overview import show
 from mqctl.world import World
-
-COLUMNS = (
-    Column("node"),
-    Column("state"),
-    Column("url"),
-    Column("pid", is_number=True),
-    Column("queues", is_number=True),
-    Column("messages", is_number=True),
-    Column("log"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,26 +26,3 @@ class Options(ReaderOptions):
 def run(world: World, options: Options) -> int:
     """Show the brokers of `mqctl dev`. Exit code 3 if any does not run."""
     return show(world, options.shape, state.folder(world.environ, options.directory))
-
-
-def show(world: World, shape: OutputShape, place: Path) -> int:
-    """Write the table for the brokers under `place`."""
-    nodes = state.nodes(place)
-    if not nodes:
-        raise UsageError(f"there is no dev cluster in {place}", "mqctl dev up")
-    rows = [row_of(world, one) for one in nodes]
-    write(Rows("mqctl.dev/1", COLUMNS, rows, {"user": state.USER, "directory": str(place)}), shape, world.data)
-    return Exit.DONE if all(row["state"] == "running" for row in rows) else Exit.DEGRADED
-
-
-def row_of(world: World, one: state.DevNode) -> dict[str, Any]:
-    """One broker."""
-    pid = state.running_pid(one)
-    row: dict[str, Any] = {"node": one.name, "state": "stopped", "url": f"amqp://127.0.0.1:{one.port}", "pid": pid}
-    row |= {"queues": None, "messages": None, "log": str(one.log)}
-    if pid is not None:
-        found = look(world, Node(one.name, "default", socket=str(one.socket)), 5)
-        row |= {name: found.get(name) for name in ("state", "queues", "messages")}
-    elif one.process_file.exists():
-        row["state"] = f"ended: {process.last_words(one)}"
-    return row

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mqctl.commands import dev_status
 from mqctl.declare import ReaderOptions
 from mqctl.dev import process, state
+from mqctl.dev.overview import show
 from mqctl.errors import CommandError, UsageError
-from mqctl.exits import Exit
 from mqctl.progress import counting
 from mqctl.world import World
 
@@ -53,7 +50,7 @@ def run(world: World, options: Options) -> int:
             process.wait_ready(world, one)
             advance(1)
     world.note(f"user {state.USER}, password in {place / 'password'}; stop with: mqctl dev down")
-    return dev_status.show(world, options.shape, place)
+    return show(world, options.shape, place)
 
 
 def _check(one: state.DevNode, port: int) -> None:
@@ -61,15 +58,3 @@ def _check(one: state.DevNode, port: int) -> None:
         raise UsageError(f"{one.name} would have port {port}", "mqctl dev up --port 5672")
     if state.running_pid(one) is None and not process.port_is_free(port):
         raise CommandError(f"port {port} for {one.name} is taken", f"mqctl dev up --port {port + 1000}")
-
-
-def remove(place: Path) -> None:
-    """Delete everything of a stopped dev cluster, nothing else: only what we make is looked for."""
-    for one in state.nodes(place):
-        shutil.rmtree(one.path)
-    (place / "password").unlink(missing_ok=True)
-    if place.is_dir() and not os.listdir(place):
-        place.rmdir()
-
-
-__all__ = ["Exit", "Options", "remove", "run"]

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 from mqbroker.config.inventory import host_variables
 
-from mqctl import canary, inventory
+from mqctl import canary, inventory, node_state
 from mqctl.asking import AskOptions
-from mqctl.commands import status
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
@@ -116,7 +115,7 @@ def look_at_all(world: World, nodes: Sequence[Node], places: NodePlaces, options
 def look(world: World, node: Node, place: tuple[str, int] | None, options: Options) -> dict[str, Any]:
     """What one node says: its state, and every check that fails with its reason. Who waits has canaries sent too."""
     answer_s = options.answer_time
-    seen = status.look(world, node, answer_s)
+    seen = node_state.look(world, node, answer_s)
     if seen["state"] != "running":
         return {"state": seen["state"], "checks": [("running", str(seen.get("note") or ""))]}
     with open_admin(world, node, answer_s) as session:
@@ -169,7 +168,7 @@ def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
     """One row; a check that fails twice, in both ways to ask, counts once."""
     row: dict[str, Any] = {"host": node.host, "instance": node.instance}
     if isinstance(found, CommandError):
-        state = status.row_of(node, found)
+        state = node_state.row_of(node, found)
         return row | {"health": "unknown", "state": state["state"], "failing": [], "why": state["note"]}
     failing = dict(reversed(found["checks"]))
     return row | {

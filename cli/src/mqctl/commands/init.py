@@ -13,8 +13,7 @@ import typer
 
 from mqctl import ansible_cli
 from mqctl.certificates.folder import Folder
-from mqctl.certificates.issuing import AUTHORITY_DAYS
-from mqctl.commands.tls_init import create
+from mqctl.certificates.issuing import AUTHORITY_DAYS, make_authority
 from mqctl.declare import CommonOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -65,7 +64,7 @@ def run(world: World, options: Options) -> int:
         _write(world, folder / "cluster.yml", cluster_text(options), 0o644)
         if not options.allow_plaintext:
             place = Folder(path.parent / "tls" / options.cluster, (), world.environ)
-            create(world, place, options.cluster, AUTHORITY_DAYS, [])
+            make_authority(world, place, options.cluster, AUTHORITY_DAYS, [])
     if {"mq_users", "mq_cluster_secret"} <= set(have):
         world.note("kept mq_users and mq_cluster_secret")
     else:

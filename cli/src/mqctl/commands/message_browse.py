@@ -10,8 +10,8 @@ import typer
 
 from mqctl.admin import AdminClient
 from mqctl.asking import ActOptions, the_node
-from mqctl.commands.receive import writer_of
 from mqctl.exits import Exit
+from mqctl.message_output import writer_of
 from mqctl.nodes import open_admin
 from mqctl.world import World
 

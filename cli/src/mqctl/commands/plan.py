@@ -2,79 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from mqbroker.config.variables import LOOPBACK
-from rich.console import Console
 
 from mqctl.bundle.choice import BundleOptions, bundle_of
-from mqctl.bundle.manifest import Manifest, read_whole
-from mqctl.certificates.folder import Folder, no_authority
-from mqctl.certificates.issuing import (
-    CERTIFICATE,
-    Missing,
-    digests,
-    folder_of,
-    key_digest,
-    missing_of,
-    needs_certificate,
-    provided_digests,
-)
-from mqctl.certificates.names import nodes_of
-from mqctl.commands.tls_issue import managed, variables_of
+from mqctl.cluster_plan import make_plan, show_plan
 from mqctl.declare import ReaderOptions
-from mqctl.desired import address_of, unit_template, wanted_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.fanout import on_each
-from mqctl.inventory import Host, InventoryCluster
-from mqctl.inventory_faults import checked, doubts_in, tell
-from mqctl.left_over import LeftOver, left_overs
-from mqctl.observe import observe
-from mqctl.output import Column, OutputShape, Rows, counted, write
-from mqctl.places import Given, Rules
-from mqctl.plan import Change, Seen, diff_host, plan_hash
-from mqctl.playbook.place import COLLECTION, collections_path
-from mqctl.progress import counting
+from mqctl.inventory_faults import checked
+from mqctl.output import counted
 from mqctl.world import World
-
-COLUMNS = (
-    Column("host"),
-    Column("instance"),
-    Column("what"),
-    Column("action"),
-    Column("before"),
-    Column("after"),
-    Column("needs"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
     """Which hosts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first.
-
-    `left_over`: what the inventory no longer names; `doubts`: what it says and hardly means.
-    """
-
-    cluster: str
-    changes: list[Change]
-    blind: dict[str, str]
-    left_over: list[LeftOver]
-    missing: list[Missing] = field(default_factory=list)
-    doubts: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def hash(self) -> str:
-        """Stands for the changes."""
-        return plan_hash(self.cluster, self.changes)
 
 
 def run(world: World, options: Options) -> int:
@@ -84,136 +27,8 @@ def run(world: World, options: Options) -> int:
     over (`left_over` in JSON), each with the command that removes it. It does not count for the exit code.
     """
     cluster = checked(world, options)
-    plan = make(world, cluster, cluster.limited(options.limit), Path(bundle_of(world, options, cluster)))
-    show(world, plan, options.shape, world.data)
+    plan = make_plan(world, cluster, cluster.limited(options.limit), Path(bundle_of(world, options, cluster)))
+    show_plan(world, plan, options.shape, world.data)
     if plan.blind:
         raise CommandError(f"{counted(len(plan.blind), 'host')} could not be looked at", "mqctl preflight")
     return Exit.DEGRADED if plan.changes else Exit.DONE
-
-
-def make(world: World, cluster: InventoryCluster, hosts: Sequence[Host], bundle: Path) -> Plan:
-    """Look at the hosts and compare."""
-    manifest = read_whole(bundle)
-    root = collections_path(world.environ, world.cwd).split(":", 1)[0]
-    unit_file = unit_template(Path(root) / COLLECTION)
-    plan = Plan(cluster.name, [], {}, [], doubts=doubts_in(cluster))
-    folder = folder_of(world, cluster)
-    if any(managed(one) is not None for one in hosts) and not folder.has_authority:
-        raise no_authority(folder.path)
-    site = Site(manifest, unit_file, folder, Path(root) / COLLECTION, cluster)
-    with counting(world, "hosts looked at", len(hosts)) as advance:
-        work = on_each(members_of(cluster, hosts), lambda host: observe(world, host), lambda _: advance(1))
-        looks = {host.name: found for host, found in work}
-    looked = {name: found for name, found in looks.items() if isinstance(found, Seen)}
-    for host, found in on_each(hosts, lambda host: compare(world, host, site, looks[host.name], looked)):
-        if isinstance(found, CommandError):
-            plan.blind[host.name] = found.what.removeprefix(f"{host.name}: ")
-            continue
-        plan.changes.extend(found.changes)
-        plan.missing.extend(found.missing)
-        plan.left_over.extend(found.left_over)
-    return plan
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What is the same for all hosts."""
-
-    manifest: Manifest
-    unit_file: str | None
-    folder: Folder
-    collection: Path
-    cluster: InventoryCluster
-
-
-@dataclass(frozen=True, slots=True)
-class HostFindings:
-    """What a look at one host came to."""
-
-    changes: list[Change]
-    left_over: list[LeftOver]
-    missing: list[Missing]
-
-
-def members_of(cluster: InventoryCluster, hosts: Sequence[Host]) -> Sequence[Host]:
-    """Whom to look at for a plan of these hosts: a packet filter lets in all members of the cluster."""
-    return cluster.hosts if any(variables_of(one).mq_firewall for one in hosts) else hosts
-
-
-def compare(
-    world: World, host: Host, site: Site, seen: Seen | CommandError, looked: Mapping[str, Seen]
-) -> HostFindings:
-    """What is wanted of one host against what is there. `looked`: what is known of all."""
-    if isinstance(seen, CommandError):
-        raise seen
-    missing, certificates = certificates_of(world, host, seen, site.folder)
-    keys = keys_of(host, site.folder, missing, certificates)
-    given = Given(certificates, keys, rules_for(host, site, seen, looked))
-    wanted = wanted_of(host, site.manifest, site.unit_file, seen, given)
-    return HostFindings(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
-
-
-def rules_for(host: Host, site: Site, seen: Seen, looked: Mapping[str, Seen]) -> Rules | None:
-    """The packet filter that the host is to have; None where it is to have none."""
-    variables = variables_of(host)
-    if not variables.mq_firewall:
-        return None
-    from mqctl.playbook.rules import HostFacts, rules_of
-
-    addresses = [bound_to(one, looked[one.name]) for one in site.cluster.hosts if one.name in looked]
-    are_all, loaded = len(addresses) == len(site.cluster.hosts), seen.filter.loaded or ""
-    facts = HostFacts(bound_to(host, seen), seen.filter.origin, addresses, are_all, loaded)
-    return rules_of(site.collection, host.name, host.variables, facts)
-
-
-def bound_to(host: Host, seen: Seen) -> str:
-    """The address that listeners of a host are bound to."""
-    variables = variables_of(host)
-    return str(variables.mq_local_bind_address or address_of(host, variables, seen) or LOOPBACK)
-
-
-def certificates_of(
-    world: World, host: Host, seen: Seen, folder: Folder
-) -> tuple[list[Missing], dict[str, dict[str, str | None]]]:
-    """What has to be made for a host, and the hashes of what it is to have."""
-    variables = variables_of(host)
-    if variables.mq_tls == "off" or not needs_certificate(variables):
-        return [], {}
-    if variables.mq_tls == "provided":
-        return [], {one.name: provided_digests(variables) for one in variables.mq_instances}
-    nodes = nodes_of(host, variables, address_of(host, variables, seen))
-    missing = missing_of(folder, nodes, world.now())
-    late = {one.node.instance for one in missing}
-    made = {one.instance: digests(folder, host.name, one.instance) for one in nodes}
-    return missing, {name: found | ({CERTIFICATE: None} if name in late else {}) for name, found in made.items()}
-
-
-def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: Iterable[str]) -> dict[str, str | None]:
-    """Instance -> SHA-256 of its private key. None where it is still to be made, or only Ansible can open the file."""
-    late = {one.node.instance for one in missing}
-    variables = variables_of(host)
-    provided = variables.mq_tls_key_file if variables.mq_tls == "provided" else None
-    found: dict[str, str | None] = {}
-    for one in instances:
-        file = Path(str(provided)).expanduser() if provided else folder.node_files(host.name, one)[1]
-        found[one] = None if one in late else key_digest(file)
-    return found
-
-
-def show(world: World, plan: Plan, shape: OutputShape, console: Console) -> None:
-    """The plan on `console`, what people should know about it on standard error."""
-    left_over = [asdict(one) for one in plan.left_over]
-    extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind, "left_over": left_over,
-             "doubts": plan.doubts}  # fmt: skip
-    write(Rows("mqctl.plan/1", COLUMNS, [asdict(one) for one in plan.changes], extra), shape, console)
-    tell(world, plan.doubts)
-    for host, why in plan.blind.items():
-        world.note(f"{host}: {why}")
-    for one in plan.left_over:
-        remedy = f"a rollout leaves it alone, and there it is removed by: {one.remedy}"
-        world.note(f"{one.host}: left over: {one.what}; {remedy}")
-    hosts = len({one.host for one in plan.changes})
-    some = f"{counted(len(plan.changes), 'change')} on {counted(hosts, 'host')}"
-    idle = "nothing to do" if not plan.blind else "nothing to do on the hosts that could be looked at"
-    summary = some if plan.changes else idle
-    world.note(f"plan {plan.hash}: {summary}")

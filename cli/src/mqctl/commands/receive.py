@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from mqbroker.base.text import printable
 
-from mqctl import messages
 from mqctl.admin import AdminClient, AdminError
 from mqctl.declare import ReaderOptions
-from mqctl.errors import UsageError
 from mqctl.exits import Exit
+from mqctl.message_output import writer_of
 from mqctl.nodes import NodeCommandOptions, choose, nodes_of, open_admin
-from mqctl.output import Format, OutputShape, cell_text
 from mqctl.progress import counting
 from mqctl.world import World
 
-SCHEMA = "mqctl.message/1"
 BATCH_COUNT_MAX = 500
 WAIT_MS_MAX = 2000
 NOT_FOUND = "amqp:not-found"
-CSV_COLUMNS = ("message_id_in_queue", "message_id", "durable", "delivery_count", "size_bytes", "body")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,47 +90,3 @@ def drain(world: World, session: AdminClient, options: Options, deliver: Callabl
         elif left_s <= 0 or wait_ms >= left_s * 1000:
             break
     return received
-
-
-def writer_of(world: World, shape: OutputShape) -> Callable[[dict[str, Any]], None]:
-    """How one message is written: a line of JSON, a row of CSV, or the body."""
-    out = world.out
-    if shape.format is Format.JSON:
-        return lambda message: _write_json(out, message, shape.columns)
-    if shape.format is Format.CSV:
-        names = shape.columns or CSV_COLUMNS
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(names)
-        return lambda message: rows.writerow([cell_text(flat(message).get(name)) for name in names])
-    if shape.columns:
-        raise UsageError("--columns goes with -o json or -o csv here", "mqctl receive ADDRESS -o csv --columns body")
-    if out.isatty():
-        return lambda message: _print_text(world, messages.body_of(message).decode(errors="replace"))
-    return lambda message: _write_raw(world, messages.body_of(message))
-
-
-def flat(message: dict[str, Any]) -> dict[str, Any]:
-    """A message with header, properties and body side by side, for CSV."""
-    rest = {name: value for name, value in message.items() if not isinstance(value, dict)}
-    for part in ("header", "properties"):
-        rest |= {name.replace("-", "_"): value for name, value in (message.get(part) or {}).items()}
-    return rest | {"body": messages.body_of(message).decode(errors="replace")}
-
-
-def _write_json(out: Any, message: dict[str, Any], columns: tuple[str, ...]) -> None:
-    kept = {name: flat(message).get(name) for name in columns} if columns else message
-    out.write(json.dumps({"schema": SCHEMA, **kept}, ensure_ascii=False) + "\n")
-
-
-def _print_text(world: World, text: str) -> None:
-    world.data.print(printable(text), soft_wrap=True)
-
-
-def _write_raw(world: World, body: bytes) -> None:
-    """Bytes as they are, so that what is piped on is what was sent."""
-    raw = getattr(world.out, "buffer", None)
-    if raw is None:
-        world.out.write(body.decode(errors="replace") + "\n")
-        return
-    world.out.flush()
-    raw.write(body + b"\n")

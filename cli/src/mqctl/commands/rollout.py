@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mqctl import canary, confirm, settled
+from mqctl import confirm, settled
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import read
-from mqctl.certificates.authority import Span
 from mqctl.certificates.folder import Folder
-from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
-from mqctl.commands import plan as planning
-from mqctl.commands import status
-from mqctl.commands.tls_issue import say
+from mqctl.certificates.issuing import folder_of, make_missing
+from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
-from mqctl.errors import CommandError, UsageError
+from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.nodes import Node
-from mqctl.output import Column, OutputShape, Rows, counted, write
-from mqctl.plan import BY_HAND, Change
-from mqctl.playbook.events import RunState
+from mqctl.output import OutputShape, Rows, write
+from mqctl.playbook.holding import TakeOver
+from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
-from mqctl.playbook.run import Interrupted, Play, run_play, verdict
+from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
+from mqctl.verification import verify
 from mqctl.world import World
-
-COLUMNS = (
-    Column("host"),
-    Column("state"),
-    Column("ok", is_number=True),
-    Column("changed", is_number=True),
-    Column("changes", wide_only=True),
-    Column("note"),
-)
-# The fact that the last task of the playbook sets on a host that has got all of it.
-MARK = "mq_rollout_done"
-INTERRUPTED_LOOK_S = 5
-
-
-TakeOver = Annotated[
-    bool,
-    typer.Option("--take-over", help="Take the place of another run that holds the hosts and is gone for certain."),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +76,7 @@ def run(world: World, options: Options) -> int:
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
         bundle = bundle_of(world, options, cluster)
-        plan = planning.make(world, cluster, hosts, Path(bundle))
+        plan = make_plan(world, cluster, hosts, Path(bundle))
         show_and_ask(world, options, cluster, plan)
     folder = folder_of(world, cluster)
     inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
@@ -108,14 +84,9 @@ def run(world: World, options: Options) -> int:
     if is_idle and settled.all_settled(world, hosts, inputs):
         return leave_alone(world, options, cluster, hosts)
     if not options.check:
-        make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
-        say(world, plan.missing, len(plan.missing))
-    limit = ",".join(one.name for one in hosts)
-    variables = {
-        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch,
-        "mq_take_over": options.take_over,
-    }  # fmt: skip
-    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff, mark=MARK)
+        make_missing(world, folder, plan.missing)
+    play = rollout_play(folder, bundle, hosts, batch, take_over=options.take_over)
+    play = replace(play, is_check=options.check, is_diff=options.diff)
     code = carry_out(world, options, cluster, hosts, play)
     if code is Exit.DONE and not options.check:
         # Certificates that were made on the way went into it.
@@ -123,20 +94,10 @@ def run(world: World, options: Options) -> int:
     return code
 
 
-@contextlib.contextmanager
-def untouched(world: World) -> Iterator[None]:
-    """Ctrl-C in here ends what has changed nothing yet."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        world.note("interrupted: nothing was changed on any host")
-        raise
-
-
-def show_and_ask(world: World, options: Options, cluster: InventoryCluster, plan: planning.Plan) -> None:
+def show_and_ask(world: World, options: Options, cluster: InventoryCluster, plan: Plan) -> None:
     """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
     # Standard output belongs to the result; the plan is what people read before they answer.
-    planning.show(world, plan, OutputShape(), world.err)
+    show_plan(world, plan, OutputShape(), world.err)
     if options.plan and options.plan != plan.hash:
         raise CommandError(f"the plan is {plan.hash} by now, not {options.plan}; nothing was changed", "mqctl plan")
     require_no_hand(plan.changes)
@@ -145,16 +106,6 @@ def show_and_ask(world: World, options: Options, cluster: InventoryCluster, plan
             f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
         )
         confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
-
-
-def require_no_hand(changes: Iterable[Change]) -> None:
-    """Refuses what roles would refuse in the middle: what a person has to see to first. Raises CommandError."""
-    found = [f"{one.host}: {one.what}: {one.before}, {one.action}" for one in changes if one.action in BY_HAND]
-    if found:
-        raise CommandError(
-            f"{'; '.join(found)}; nothing was changed on any host",
-            "mqctl plan, when that is put right, or leave the host out with --limit",
-        )
 
 
 def inputs_of(
@@ -182,104 +133,3 @@ def leave_alone(world: World, options: ReaderOptions, cluster: InventoryCluster,
     rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "changes": [], "note": note} for one in hosts]
     write(Rows("mqctl.run/1", COLUMNS, rows, {"changed": 0}), options.shape, world.data)
     return verify(world, cluster, hosts)
-
-
-def carry_out(
-    world: World, options: ReaderOptions, cluster: InventoryCluster, hosts: Sequence[Host], play: Play
-) -> Exit:
-    """Run the playbook on the hosts, say how each fared, and look at its nodes."""
-    try:
-        state = run_play(world, cluster, play)
-    except Interrupted as interrupted:
-        return report_interrupted(world, cluster, interrupted.state, options.shape, play)
-    code = report(world, state, options.shape)
-    if play.is_check or code is Exit.FAILED:
-        return code
-    try:
-        return max(code, verify(world, cluster, [one for one in hosts if _went_well(state, one)]))
-    except KeyboardInterrupt:
-        world.note("interrupted: the hosts are done, and not every node was looked at; see: mqctl status")
-        raise
-
-
-def report_interrupted(
-    world: World, cluster: InventoryCluster, state: RunState, shape: OutputShape, play: Play
-) -> Exit:
-    """How far each host has come, and what its brokers do now where a task was under way. Another Ctrl-C ends this."""
-    report(world, state, shape)
-    touched = [one for one in cluster.hosts if one.name in state.hosts and state.hosts[one.name].state == "interrupted"]
-    nodes = [Node(host.name, instance, host.access) for host in touched for instance in host.instances]
-    for node, found in on_each(nodes, lambda one: status.look(world, one, INTERRUPTED_LOOK_S)):
-        row = status.row_of(node, found)
-        note = f", {row['note']}" if row["note"] else ""
-        world.note(f"{node.name}: its broker is {row['state']} now{note}")
-    count = sum(one.state == "ok" for one in state.hosts.values())
-    world.note(f"interrupted: {count} of {counted(len(state.hosts), 'host')} done; mqctl {play.name} again goes on")
-    return Exit.INTERRUPTED
-
-
-def batch_of(text: str) -> str:
-    """What Ansible's `serial` takes: a number of hosts or a percentage. Empty: the playbook's own."""
-    number = text.removesuffix("%")
-    is_right = number.isascii() and number.isdigit() and int(number) >= 1
-    if text and not (is_right and (int(number) <= 100 or not text.endswith("%"))):
-        raise UsageError(
-            f"--batch {text}: that is neither a number of hosts nor a percentage", "--batch 2 or --batch 25%"
-        )
-    return text
-
-
-def _went_well(state: RunState, host: Host) -> bool:
-    return host.name in state.hosts and state.hosts[host.name].state == "ok"
-
-
-def report(world: World, state: RunState, shape: OutputShape) -> Exit:
-    """One row per host."""
-    rows = [
-        {
-            "host": one.name,
-            "state": one.state,
-            "ok": one.ok,
-            "changed": one.changed,
-            "changes": one.changes,
-            "note": one.note,
-        }
-        for one in state.hosts.values()
-    ]
-    changed = sum(one.changed for one in state.hosts.values())
-    write(Rows("mqctl.run/1", COLUMNS, rows, {"changed": changed}), shape, world.data)
-    return verdict(state)
-
-
-def verify(world: World, cluster: InventoryCluster, hosts: Sequence[Host]) -> Exit:
-    """Every node of the hosts runs and has a node id of its own."""
-    nodes = [Node(host.name, instance, host.access) for host in hosts for instance in host.instances]
-    rows: list[dict[str, Any]] = [
-        status.row_of(node, found) for node, found in on_each(nodes, lambda node: status.look(world, node, 15))
-    ]
-    idle = [row for row in rows if row["state"] != "running"]
-    for row in idle:
-        world.note(f"{row['host']}/{row['instance']}: {row['state']}: {row['note']}")
-    twice = [node_id for node_id, count in Counter(row["node_id"] for row in rows).items() if node_id and count > 1]
-    if twice:
-        raise CommandError(
-            f"nodes share the id {', '.join(twice)}: two names lead to one host, or a data directory was copied",
-            "mqctl inventory check; if they are two hosts, mqbroker identity new --even-if-original on the copy",
-        )
-    if idle and all(row["state"] == "starting" for row in idle):
-        world.note("they read their journals; look again with: mqctl status")
-        return Exit.RUNNING
-    if idle:
-        raise CommandError(f"{len(idle)} of {len(rows)} nodes of {cluster.name} do not run", "mqctl status")
-    world.note(f"{counted(len(rows), 'node')} of cluster {cluster.name} up and distinct")
-    check_links(world, nodes, {row["node_id"] for row in rows})
-    return Exit.DONE
-
-
-def check_links(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
-    """A canary has crossed each link between these nodes; others are only told of. Raises CommandError."""
-    found, is_ours = canary.troubles(world, nodes, ids, canary.CanaryPatience())
-    for each in found:
-        world.note(each)
-    if is_ours:
-        raise CommandError("not every link between these nodes takes messages", "mqctl topology, mqctl cluster canary")

@@ -11,12 +11,8 @@ import typer
 
 from mqctl import confirm
 from mqctl.bundle.choice import BundleOptions, bundle_of
-from mqctl.certificates.authority import Span
-from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
-from mqctl.commands import plan as planning
-from mqctl.commands.plan import Plan
-from mqctl.commands.rollout import MARK, TakeOver, batch_of, carry_out, require_no_hand, untouched
-from mqctl.commands.tls_issue import say
+from mqctl.certificates.issuing import folder_of, make_missing
+from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -24,7 +20,9 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import draw, probe
 from mqctl.output import OutputShape, counted
-from mqctl.playbook.run import Play
+from mqctl.playbook.holding import TakeOver
+from mqctl.playbook.outcome import carry_out
+from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
 from mqctl.world import World
 
 
@@ -48,7 +46,7 @@ def run(world: World, options: Options) -> int:
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
         bundle = bundle_of(world, options, cluster)
-        plan = planning.make(world, cluster, hosts, Path(bundle))
+        plan = make_plan(world, cluster, hosts, Path(bundle))
         added = [one for one in hosts if is_added(plan, one)]
         _show(world, plan, added)
         require_no_hand([one for one in plan.changes if one.host in {host.name for host in added}])
@@ -61,13 +59,8 @@ def run(world: World, options: Options) -> int:
         confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     missing = [one for one in plan.missing if one.node.host in {host.name for host in added}]
-    make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
-    say(world, missing, len(missing))
-    variables = {
-        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch,
-        "mq_take_over": options.take_over,
-    }  # fmt: skip
-    play = Play("rollout", variables, names, mark=MARK)
+    make_missing(world, folder, missing)
+    play = rollout_play(folder, bundle, added, batch, take_over=options.take_over)
     code = carry_out(world, options, cluster, added, play)
     return code if code is Exit.FAILED else max(code, unseen)
 
@@ -85,7 +78,7 @@ def is_added(plan: Plan, host: Host) -> bool:
 def _show(world: World, plan: Plan, added: Sequence[Host]) -> None:
     names = {one.name for one in added}
     own = [one for one in plan.changes if one.host in names]
-    planning.show(world, Plan(plan.cluster, own, plan.blind, []), OutputShape(), world.err)
+    show_plan(world, Plan(plan.cluster, own, plan.blind, []), OutputShape(), world.err)
     others = sorted({one.host for one in plan.changes} - names)
     if others:
         world.note(f"{', '.join(others)} also differ from the inventory and stay as they are; see: mqctl plan")

@@ -10,8 +10,8 @@ import typer
 from mqctl.certificates.authority import Span, new_authority
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step, no_authority
 from mqctl.certificates.issuing import AUTHORITY_DAYS, digests, folder_of
-from mqctl.commands.tls_init import Permit
-from mqctl.commands.tls_issue import HostsOptions, issue_for, managed
+from mqctl.certificates.managed import issue_for, managed
+from mqctl.certificates.options import HostsOptions, Permit
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each

@@ -12,12 +12,11 @@ from mqbroker.config.lifetimes import WARNING_DAYS
 from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.folder import Folder, Phase, certificate_at
-from mqctl.certificates.issuing import folder_of, needs_certificate, row_of
-from mqctl.commands.tls_init import COLUMNS, SCHEMA, authority_row
-from mqctl.commands.tls_issue import node_row, variables_of
+from mqctl.certificates.issuing import folder_of, needs_certificate
+from mqctl.certificates.rows import COLUMNS, SCHEMA, authority_row, node_row, row_of
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.exits import Exit
-from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory import Host, InventoryCluster, variables_of
 from mqctl.inventory_faults import checked
 from mqctl.output import Rows, write
 from mqctl.world import World

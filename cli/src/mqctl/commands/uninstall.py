@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from mqctl import confirm
-from mqctl.commands.rollout import TakeOver, report, report_interrupted
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.inventory_faults import checked
+from mqctl.playbook.holding import TakeOver
+from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
 

@@ -13,6 +13,8 @@ A process is ours only if pid and start time both match, so that a reused pid is
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,3 +106,12 @@ def running_pid(one: DevNode) -> int | None:
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return pid if start_ticks(pid) == ticks else None
+
+
+def remove(place: Path) -> None:
+    """Delete everything of a stopped dev cluster, nothing else: only what we make is looked for."""
+    for one in nodes(place):
+        shutil.rmtree(one.path)
+    (place / "password").unlink(missing_ok=True)
+    if place.is_dir() and not os.listdir(place):
+        place.rmdir()

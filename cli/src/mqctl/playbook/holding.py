@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
@@ -21,6 +23,10 @@ from mqctl.world import World
 
 IDLE_S = 10
 TIME_S = 30.0
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Take the place of another run that holds the hosts and is gone for certain."),
+]
 REMEDY = "mqctl from this machine goes on all the same, from another one with --take-over"
 
 
