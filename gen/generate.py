@@ -1,4 +1,5 @@
-"""Writes everything that is made from the option declarations: references, JSON schema, defaults and argument_specs.
+"""Writes everything that is made from the option declarations: references, JSON schema, slices,
+defaults and argument_specs of the role.
 
 Each piece is a function that returns {path from the root: text}. Without arguments the files are written; `--check`
 writes nothing, names stale files and exits with 1.
@@ -14,6 +15,7 @@ import copies
 import mqctl_reference
 import references
 import role_broker
+import slices
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +24,7 @@ PIECES: tuple[Callable[[], dict[str, str]], ...] = (
     role_broker.files,
     mqctl_reference.files,
     copies.files,
+    slices.files,
 )
 
 

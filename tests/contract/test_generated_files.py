@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator  # type: ignore[import-untyped]
+from mqbroker.config.declaring import OptionTable, option
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,3 +49,18 @@ def role_errors(**changes: Any) -> list[str]:
 def test_argument_specs_take_the_declared_options_and_nothing_else(changes: dict[str, Any], error: str | None) -> None:
     found = role_errors(**changes)
     assert (found == []) if error is None else (len(found) == 1 and error in found[0])
+
+
+class OneTable(OptionTable):
+    """A table that only this test has."""
+
+    name: str = option("x", "A text.")
+    delay: int | None = option(None, "A time.", unit="ms")
+    colours: list[Literal["red", "blue"]] = option([], "A list.")
+
+
+def test_an_option_is_declared_once_and_rooms_have_it() -> None:
+    sys.path.insert(0, str(ROOT / "gen"))
+    slices = importlib.import_module("slices")
+    fields = ["name: str", "delay: int | None  # ms", "colours: tuple[str, ...]"]
+    assert [line.strip() for line in slices.class_text(OneTable, "One.").splitlines()[6:]] == fields

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.note import to_note
-from mqbroker.config.clustering import DiscoveryGroupTable, discovery_group
+from mqbroker.config.clustering import DiscoveryGroupTable
+from mqbroker.config.slicing import slice_of
 from mqbroker.io import announced_files
 from mqbroker.io.announced_files import FileEar, FileMouth
 from mqbroker.io.broadcast_endpoints import EndpointUnreachable
@@ -48,7 +49,7 @@ def mouth(directory: Path) -> FileMouth:
 
 def ear(directory: Path) -> FileEar:
     fields = {"name": "lan", "discovery": "file", "directory": str(directory), "poll-period": 50}
-    return FileEar(discovery_group(DiscoveryGroupTable.model_validate(fields)))
+    return FileEar(slice_of(DiscoveryGroupTable.model_validate(fields)))
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from mqbroker.cluster.discovery.srv import NoAnswer
-from mqbroker.config.clustering import DiscoveryGroupTable, discovery_group
+from mqbroker.config.clustering import DiscoveryGroupTable
+from mqbroker.config.slicing import slice_of
 from mqbroker.io.broadcast_endpoints import EndpointUnreachable
 from mqbroker.io.name_service import NameEar, ask, servers_of_host
 
@@ -86,7 +87,7 @@ def server() -> Iterator[NameServer]:
 
 def ear(server: NameServer | None, *names: str) -> NameEar:
     fields: dict[str, Any] = {"name": "lan", "discovery": "dns", "names": list(names), "poll-period": 50}
-    options = discovery_group(DiscoveryGroupTable.model_validate(fields))
+    options = slice_of(DiscoveryGroupTable.model_validate(fields))
     servers: Callable[[], list[tuple[str, int]]] | None = None if server is None else lambda: [server.place]
     return NameEar(options, servers)
 

@@ -17,6 +17,7 @@ from mqbroker.config import patterns
 from mqbroker.config.declaring import MIB, NodeName, OptionTable, option
 from mqbroker.config.repeated import TableRows, missing, names_twice
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions
+from mqbroker.config.slicing import slice_of
 
 DEAD_LETTERS: Final = "dead_letter_address"
 HEAD: Final = "cluster-connections"
@@ -121,11 +122,9 @@ class ClusterConnectionTable(OptionTable):
 
 def cluster_connection(table: ClusterConnectionTable) -> ClusterConnectionOptions:
     """Its slice. The old name says what the new one does not."""
-    values = table.model_dump()
-    values["static_connectors"] = tuple(values["static_connectors"])
-    if table.forward_when_no_consumers is not None:
-        values["message_load_balancing"] = "STRICT" if table.forward_when_no_consumers else "ON_DEMAND"
-    return ClusterConnectionOptions(**values)
+    old = {None: table.message_load_balancing, True: "STRICT", False: "ON_DEMAND"}
+    instead = old[table.forward_when_no_consumers]
+    return slice_of(table, message_load_balancing=instead)  # type: ignore[no-any-return]
 
 
 def address_items(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

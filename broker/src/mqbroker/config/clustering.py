@@ -18,7 +18,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
 from mqbroker.config.declaring import NodeName, OptionalPath, OptionTable, option, toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
-from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
+from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, DiscoveryGroupOptions
 from mqbroker.config.variables import LOOPBACK
 
 PERIOD_MS_MAX: Final = 3_600_000
@@ -155,22 +155,6 @@ class DiscoveryGroupTable(OptionTable):
         10_000, "Time from the start within which a first node should be heard; then a warning.",
         unit="ms", ge=1, le=PERIOD_MS_MAX,
     )  # fmt: skip
-
-
-def connector(table: ConnectorTable) -> ConnectorOptions:
-    """Its slice."""
-    return ConnectorOptions(**table.model_dump())
-
-
-def broadcast_group(table: BroadcastGroupTable) -> BroadcastGroupOptions:
-    """Its slice."""
-    return BroadcastGroupOptions(**{**table.model_dump(), "peers": tuple(table.peers)})
-
-
-def discovery_group(table: DiscoveryGroupTable) -> DiscoveryGroupOptions:
-    """Its slice."""
-    lists = {"peers": tuple(table.peers), "names": tuple(table.names)}
-    return DiscoveryGroupOptions(**{**table.model_dump(), **lists})
 
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:

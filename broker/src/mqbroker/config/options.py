@@ -1,8 +1,9 @@
 """Every option of `broker.toml`, declared once: type, default, bounds, unit, what a change needs, one sentence.
 
-Everything else about options is derived from these models: loading, the reference, the JSON schema, the variables of
-the role. Names have hyphens in TOML and underscores in Python and YAML; there is no other mapping. An option stands
-here only if this release honours it, and each has a test that changes behaviour by it (tests/contract).
+Everything else about options is derived from these models: loading, the slices that rooms get, the reference, the JSON
+schema, the variables of the role. Names have hyphens in TOML and underscores in Python and YAML; there is no other
+mapping. An option stands here only if this release honours it, and each has a test that changes behaviour by it
+(tests/contract).
 """
 
 from __future__ import annotations
@@ -33,20 +34,13 @@ from mqbroker.config.grouping import GroupingHandlerTable
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.slices import (
     AddressMatch,
-    AddressOptions,
     AddressSettings,
     AddressSettingsOptions,
     BrokerOptions,
-    DivertOptions,
-    GroupingHandlerOptions,
-    JournalOptions,
-    LimitOptions,
     ListenerOptions,
-    MetricOptions,
     NodeOptions,
-    QueueOptions,
-    SecuritySettings,
 )
+from mqbroker.config.slicing import slice_of
 
 
 class NodeTable(OptionTable):
@@ -339,18 +333,11 @@ class BrokerFile(OptionTable):
 
 
 def _node_slice(table: NodeTable) -> NodeOptions:
-    values = table.model_dump()
+    filled = {"name": table.name}
     for name in ("data_directory", "admin_socket", "users_file", "cluster_secret_file"):
-        filled = values[name].replace("{name}", table.name)
-        values[name] = filled.replace("{data-directory}", values["data_directory"])
-    return NodeOptions(**values)
-
-
-def _listener_slice(table: ListenerTable) -> ListenerOptions:
-    values = table.model_dump()
-    for name in ("sasl_mechanisms", "failover_server_list", "anycast_prefix", "multicast_prefix"):
-        values[name] = tuple(values[name])
-    return ListenerOptions(**values)
+        value = str(getattr(table, name)).replace("{name}", table.name)
+        filled[name] = value.replace("{data-directory}", filled.get("data_directory", value))
+    return slice_of(table, **filled)  # type: ignore[no-any-return]
 
 
 def built_in_settings() -> AddressSettings:
@@ -359,7 +346,7 @@ def built_in_settings() -> AddressSettings:
     for name, info in AddressSettingsTable.model_fields.items():
         if isinstance(info.json_schema_extra, dict) and "built_in" in info.json_schema_extra:
             values[name] = info.json_schema_extra["built_in"]
-    return AddressSettings(**values)  # type: ignore[arg-type]  # a unit test compares names and types
+    return AddressSettings(**values)  # type: ignore[arg-type]  # both are made from the same declarations
 
 
 def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOptions:
@@ -367,36 +354,13 @@ def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOption
     return AddressSettingsOptions(built_in_settings(), tuple(matches))
 
 
-def _security_slice(table: SecuritySettingsTable) -> SecuritySettings:
-    values = table.model_dump()
-    return SecuritySettings(values.pop("match"), **{name: tuple(roles) for name, roles in values.items()})
-
-
-def _address_slice(table: AddressTable) -> AddressOptions:
-    anycast, multicast = (
-        tuple(QueueOptions(**queue.model_dump()) for queue in queues) for queues in (table.anycast, table.multicast)
-    )
-    return AddressOptions(table.name, tuple(table.routing_types), anycast, multicast)
-
-
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
-    return BrokerOptions(
+    return slice_of(  # type: ignore[no-any-return]
+        file,
         node=_node_slice(file.node),
-        listeners=tuple(_listener_slice(table) for table in file.listeners),
-        journal=JournalOptions(**file.journal.model_dump()),
-        limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
-        security_settings=tuple(_security_slice(table) for table in file.security_settings),
-        addresses=tuple(_address_slice(table) for table in file.addresses),
-        diverts=tuple(DivertOptions(**table.model_dump()) for table in file.diverts),
-        connectors=tuple(clustering.connector(table) for table in file.connectors),
-        broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),
-        discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
-        cluster_connections=tuple(connections.cluster_connection(table) for table in file.cluster_connections),
-        connection_routers=tuple(routing.connection_router(table) for table in file.connection_routers),
-        grouping_handler=GroupingHandlerOptions(**file.grouping_handler.model_dump()),
-        metrics=MetricOptions(**file.metrics.model_dump()),
+        cluster_connections=tuple(map(connections.cluster_connection, file.cluster_connections)),
     )
 
 
@@ -407,4 +371,4 @@ def defaults() -> BrokerOptions:
 
 def default_listener(name: str = "clients", port: int = 5672) -> ListenerOptions:
     """A listener with nothing but its name and port given."""
-    return _listener_slice(ListenerTable.model_validate({"name": name, "port": port}))
+    return slice_of(ListenerTable.model_validate({"name": name, "port": port}))  # type: ignore[no-any-return]

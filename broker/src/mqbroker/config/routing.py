@@ -14,7 +14,6 @@ from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.declaring import NodeName, OptionTable, option
-from mqbroker.config.slices import ConnectionRouterOptions
 
 HEAD: Final = "connection-routers"
 PERIOD_MS_MAX: Final = 3_600_000
@@ -94,11 +93,6 @@ class ConnectionRouterTable(OptionTable):
     cache_persisted: bool = option(
         False, "Whether that holds beyond a restart of the broker; it needs cache-timeout to be 0 or more."
     )
-
-
-def connection_router(table: ConnectionRouterTable) -> ConnectionRouterOptions:
-    """Its slice."""
-    return ConnectionRouterOptions(**{**table.model_dump(), "static_connectors": tuple(table.static_connectors)})
 
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:

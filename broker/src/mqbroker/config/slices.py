@@ -1,7 +1,8 @@
 """Options as the rooms see them: one frozen dataclass for each table of `broker.toml`, plain values, no defaults.
 
-Names, types and order mirror the models in `options.py`, which alone know defaults and bounds (a unit test compares
-the two). Whoever needs options without a file takes `mqbroker.config.options.defaults()` and `dataclasses.replace`.
+Made by `make gen` from the models in `options.py`, which alone know defaults and bounds; changes belong there. A unit
+stands beside a name that does not say it. Whoever needs options without a file takes
+`mqbroker.config.options.defaults()` and `dataclasses.replace`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """Table `[node]`. Paths are absolute, their placeholders are filled in."""
+    """Table `[node]`."""
 
     name: str
     data_directory: str
@@ -71,7 +72,7 @@ class JournalOptions:
     journal_sync: bool
     journal_on_damage: str
     journal_compact_min_files: int
-    journal_compact_percentage: int
+    journal_compact_percentage: int  # percent
     disk_pending_bytes_max: int
     min_disk_free_bytes: int
     persist_id_cache: bool
@@ -85,7 +86,7 @@ class LimitOptions:
     max_message_size_bytes: int
     amqp_min_large_message_size_bytes: int
     large_message_in_memory_max_size_bytes: int
-    link_credit: int
+    link_credit: int  # messages
     sessions_per_connection_max: int
     links_per_session_max: int
     queues_max: int
@@ -110,10 +111,10 @@ class AddressSettings:
     auto_create_addresses: bool
     auto_delete_queues: bool
     auto_delete_created_queues: bool
-    auto_delete_queues_delay: int
-    auto_delete_queues_message_count: int
+    auto_delete_queues_delay: int  # ms
+    auto_delete_queues_message_count: int  # messages
     auto_delete_addresses: bool
-    auto_delete_addresses_delay: int
+    auto_delete_addresses_delay: int  # ms
     auto_delete_addresses_skip_usage_check: bool
     default_address_routing_type: str
     default_max_consumers: int
@@ -121,9 +122,9 @@ class AddressSettings:
     default_last_value_queue: bool
     default_last_value_key: str
     default_non_destructive: bool
-    default_ring_size: int
+    default_ring_size: int  # messages
     default_consumers_before_dispatch: int
-    default_delay_before_dispatch: int
+    default_delay_before_dispatch: int  # ms
     default_group_rebalance: bool
     default_group_buckets: int
     default_group_first_key: str
@@ -134,25 +135,25 @@ class AddressSettings:
     dead_letter_queue_prefix: str
     dead_letter_queue_suffix: str
     send_to_dla_on_no_route: bool
-    redelivery_delay: int
+    redelivery_delay: int  # ms
     redelivery_delay_multiplier: float
     redelivery_collision_avoidance_factor: float
-    max_redelivery_delay: int
+    max_redelivery_delay: int  # ms
     expiry_address: str
-    expiry_delay: int
-    min_expiry_delay: int
-    max_expiry_delay: int
+    expiry_delay: int  # ms
+    min_expiry_delay: int  # ms
+    max_expiry_delay: int  # ms
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
     expiry_queue_suffix: str
-    slow_consumer_threshold: int
+    slow_consumer_threshold: int  # messages
     slow_consumer_threshold_measurement_unit: str
     slow_consumer_policy: str
-    slow_consumer_check_period: int
+    slow_consumer_check_period: int  # s
     enable_ingress_timestamp: bool
-    retroactive_message_count: int
-    id_cache_size: int
-    id_cache_retention: int
+    retroactive_message_count: int  # messages
+    id_cache_size: int  # messages
+    id_cache_retention: int  # ms
     max_size_bytes: int
     max_size_messages: int
     address_full_policy: str
@@ -164,7 +165,7 @@ class AddressSettings:
     config_delete_addresses: str
     config_delete_diverts: str
     redirect_to: str
-    redistribution_delay: int
+    redistribution_delay: int  # ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +185,23 @@ class AddressSettingsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """One `[[security-settings]]` table."""
+
+    match: str
+    send: tuple[str, ...]
+    consume: tuple[str, ...]
+    browse: tuple[str, ...]
+    create_address: tuple[str, ...]
+    create_durable_queue: tuple[str, ...]
+    create_non_durable_queue: tuple[str, ...]
+    delete_durable_queue: tuple[str, ...]
+    delete_non_durable_queue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """One `[[addresses.anycast]]` or `[[addresses.multicast]]` table. None: as the address settings say."""
+    """One `[[addresses.anycast]]` or `[[addresses.multicast]]` table. None: it was not said."""
 
     name: str
     durable: bool
@@ -195,9 +211,9 @@ class QueueOptions:
     last_value: bool | None
     last_value_key: str | None
     non_destructive: bool | None
-    ring_size: int | None
+    ring_size: int | None  # messages
     consumers_before_dispatch: int | None
-    delay_before_dispatch: int | None
+    delay_before_dispatch: int | None  # ms
     group_rebalance: bool | None
     group_buckets: int | None
     group_first_key: str | None
@@ -212,21 +228,6 @@ class AddressOptions:
     routing_types: tuple[str, ...]
     anycast: tuple[QueueOptions, ...]
     multicast: tuple[QueueOptions, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SecuritySettings:
-    """One `[[security-settings]]` table: a pattern, and the roles that have each permission there."""
-
-    match: str
-    send: tuple[str, ...]
-    consume: tuple[str, ...]
-    browse: tuple[str, ...]
-    create_address: tuple[str, ...]
-    create_durable_queue: tuple[str, ...]
-    create_non_durable_queue: tuple[str, ...]
-    delete_durable_queue: tuple[str, ...]
-    delete_non_durable_queue: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,7 @@ class ConnectorOptions:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastGroupOptions:
-    """One `[[broadcast-groups]]` table. Port -1: any."""
+    """One `[[broadcast-groups]]` table."""
 
     name: str
     discovery: str
@@ -263,7 +264,7 @@ class BroadcastGroupOptions:
     group_port: int
     directory: str
     peers: tuple[str, ...]
-    broadcast_period: int
+    broadcast_period: int  # ms
     connector_ref: str
     time_to_live: int
 
@@ -282,14 +283,14 @@ class DiscoveryGroupOptions:
     names: tuple[str, ...]
     tls_enabled: bool
     peers: tuple[str, ...]
-    poll_period: int
-    refresh_timeout: int
-    initial_wait_timeout: int
+    poll_period: int  # ms
+    refresh_timeout: int  # ms
+    initial_wait_timeout: int  # ms
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnectionOptions:
-    """One `[[cluster-connections]]` table. Times are in ms, counts of -1 have no bound."""
+    """One `[[cluster-connections]]` table. None: it was not said."""
 
     name: str
     address: str
@@ -301,26 +302,26 @@ class ClusterConnectionOptions:
     message_load_balancing: str
     forward_when_no_consumers: bool | None
     max_hops: int
-    check_period: int
-    connection_ttl: int
-    call_timeout: int
-    retry_interval: int
+    check_period: int  # ms
+    connection_ttl: int  # ms
+    call_timeout: int  # ms
+    retry_interval: int  # ms
     retry_interval_multiplier: float
-    max_retry_interval: int
+    max_retry_interval: int  # ms
     initial_connect_attempts: int
     reconnect_attempts: int
     use_duplicate_detection: bool
-    confirmation_window_size: int
-    notification_interval: int
+    confirmation_window_size: int  # bytes
+    notification_interval: int  # ms
     notification_attempts: int
     topology_scanner_attempts: int
     on_node_lost: str
-    node_lost_grace: int
+    node_lost_grace: int  # ms
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRouterOptions:
-    """One `[[connection-routers]]` table. `modulo` 0: none. `cache_timeout` -1: no cache."""
+    """One `[[connection-routers]]` table."""
 
     name: str
     key_type: str
@@ -331,30 +332,30 @@ class ConnectionRouterOptions:
     cluster_connection: str
     local_target_enabled: bool
     local_connector_ref: str
-    check_period: int
+    check_period: int  # ms
     quorum_size: int
-    quorum_timeout: int
+    quorum_timeout: int  # ms
     policy: str
     modulo: int
-    cache_timeout: int
+    cache_timeout: int  # ms
     cache_persisted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GroupingHandlerOptions:
-    """Table `[grouping-handler]`. Times are in ms. `type` is empty where there is none."""
+    """Table `[grouping-handler]`."""
 
     name: str
     type: str
     address: str
-    timeout: int
-    group_timeout: int
-    reaper_period: int
+    timeout: int  # ms
+    group_timeout: int  # ms
+    reaper_period: int  # ms
 
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
-    """Table `[metrics]`. Port 0: nothing is served."""
+    """Table `[metrics]`."""
 
     local_bind_address: str
     port: int

@@ -16,8 +16,9 @@ from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
 from mqbroker.cluster.routing import router
 from mqbroker.config.options import BrokerFile, to_slices
-from mqbroker.config.routing import ConnectionRouterTable, connection_router
+from mqbroker.config.routing import ConnectionRouterTable
 from mqbroker.config.slices import ConnectorOptions
+from mqbroker.config.slicing import slice_of
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address import routes
 from mqbroker.core.store.journal_export import Importer, rows_of
@@ -230,7 +231,7 @@ def member(
     """A node whose clients are routed among members, if there are options of a router, and are at `<name>.clients`."""
     base = options_for(name, others, {"client_connector_ref": "clients" if says_where else ""})
     row = {"name": "r", "cluster-connection": "cluster", "quorum-timeout": 0, "key-type": "CLIENT_ID", **router}
-    table = connection_router(ConnectionRouterTable.model_validate(row))
+    table = slice_of(ConnectionRouterTable.model_validate(row))
     clients, *rest = base.listeners
     options = replace(
         base, connectors=(*base.connectors, ConnectorOptions("clients", f"{name}.clients", 5672, False)),
