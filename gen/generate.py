@@ -1,4 +1,4 @@
-"""Writes everything that is made from the option declarations: references, JSON schema, slices,
+"""Writes everything that is made from declarations of options and operations: references, JSON schema, slices,
 defaults and argument_specs of the role.
 
 Each piece is a function that returns {path from the root: text}. Without arguments the files are written; `--check`
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import copies
 import mqctl_reference
+import operations
 import references
 import role_broker
 import slices
@@ -25,6 +26,7 @@ PIECES: tuple[Callable[[], dict[str, str]], ...] = (
     mqctl_reference.files,
     copies.files,
     slices.files,
+    operations.files,
 )
 
 

@@ -77,7 +77,7 @@ def test_the_user_of_an_admin_session_is_in_the_audit() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"level": "loud"}, "level is one of error, warning, info, debug"),
+        ({"level": "loud"}, "'level' is one of error, warning, info, debug"),
         ({"after": -1}, "from 0 to"),
         ({"limit": 0}, "from 1 to"),
         ({"names": "x"}, "unknown argument 'names'"),

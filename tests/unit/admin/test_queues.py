@@ -105,11 +105,14 @@ def test_what_is_not_said_is_as_the_settings_of_the_address_say() -> None:
     [
         ({}, "'name' is missing"),
         ({"name": ""}, "1 to 1024 characters"),
-        ({"name": "q", "routing_type": "any"}, "anycast or multicast, not 'any'"),
+        ({"name": "q", "routing_type": "any"}, "is one of anycast, multicast, not 'any'"),
         ({"name": "q", "durable": 1}, "'durable' must be bool"),
         ({"name": "q", "ring_size": "9"}, "'ring_size' must be int"),
-        ({"name": "q", "max_consumers": -2}, "max_consumers is at least -1, not -2"),
-        ({"name": "q", "consumers_before_dispatch": -1}, "consumers_before_dispatch is at least 0, not -1"),
+        ({"name": "q", "max_consumers": -2}, "'max_consumers' is a whole number from -1 to 9007199254740992"),
+        (
+            {"name": "q", "consumers_before_dispatch": -1},
+            "'consumers_before_dispatch' is a whole number from 0 to 9007199254740992",
+        ),
         ({"name": "q", "selector": "a = "}, "column"),
         ({"name": "q", "colour": "red"}, "unknown argument 'colour'"),
         ({"name": "shop::orders"}, "no name has ::"),

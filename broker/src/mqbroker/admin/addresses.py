@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.admin import listing
-from mqbroker.admin.arguments import argument, check_names
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import Address
@@ -37,7 +36,7 @@ def show_settings(broker: Broker, request: AdminRequest) -> None:
 
     The address need not exist.
     """
-    name = argument(request, "address", str)
+    name: str = request.arguments["address"]
     settings = broker.store.settings
     said_by = {option: match for match, values in settings.said(name) for option in values}
     held = settings.of(name)
@@ -69,7 +68,7 @@ def _described(address: Address) -> dict[str, Any]:
 
 
 def _address_named(broker: Broker, request: AdminRequest) -> Address:
-    name = argument(request, "name", str)
+    name: str = request.arguments["name"]
     found = broker.store.addresses.get(name)
     if found is None:
         raise Refused("amqp:not-found", f"{request.operation}: there is no address {name!r}")
@@ -81,9 +80,7 @@ def _address_named(broker: Broker, request: AdminRequest) -> Address:
 
 def create(broker: Broker, request: AdminRequest) -> None:
     """`address-create`: without a queue. It stays until it is deleted, and only queues of its routing types come."""
-    check_names(request, ("name", "routing_types"))
-    name = argument(request, "name", str)
-    said = argument(request, "routing_types", list, ["anycast"])
+    name, said = request.arguments["name"], request.arguments["routing_types"]
     if not said or any(each not in ROUTING_TYPES for each in said):
         what = f"address-create: routing_types are anycast, multicast, or both, not {said!r}"
         raise Refused("amqp:invalid-field", what)
@@ -93,20 +90,18 @@ def create(broker: Broker, request: AdminRequest) -> None:
 
 def pause(broker: Broker, request: AdminRequest) -> None:
     """`address-pause`: its queues hand out nothing any more, nor do those that come later."""
-    check_names(request, ("name", "persist"))
-    _set_paused(broker, request, True)
+    _set_paused(broker, request, True, is_kept=request.arguments["persist"])
 
 
 def resume(broker: Broker, request: AdminRequest) -> None:
     """`address-resume`: queues that were paused by themselves stay so."""
-    check_names(request, ("name",))
-    _set_paused(broker, request, False)
+    _set_paused(broker, request, False, is_kept=True)
 
 
-def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
+def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool, *, is_kept: bool) -> None:
     address = _address_named(broker, request)
     result = {"name": address.name, "paused": is_paused, "changed": address.is_paused != is_paused}
-    if broker.store.address_records.pause(address, is_paused, is_kept=argument(request, "persist", bool, True)):
+    if broker.store.address_records.pause(address, is_paused, is_kept=is_kept):
         broker.store.decisions.wait(broker.reply, request.id, result)
     else:
         broker.store.decisions.wait_for_earlier(broker.reply, request.id, result)
@@ -116,10 +111,9 @@ def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
 
 
 def delete(broker: Broker, request: AdminRequest) -> None:
-    """`address-delete`. `force` deletes its queues and detaches who uses it, else these are a refusal."""
-    check_names(request, ("name", "force"))
+    """`address-delete`: `force` deletes its queues and detaches who uses it, else these are a refusal."""
     address = _address_named(broker, request)
-    if argument(request, "force", bool, False):
+    if request.arguments["force"]:
         _evict(broker, address)
         # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
         broker.store.decisions.wait_for_earlier(_delete_now, broker, request, address)

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names, number, queue_named, selector_of
+from mqbroker.admin.arguments import queue_named, selector_of
 from mqbroker.base.errors import Refused
 from mqbroker.core.paging.page_look import PageLook
 from mqbroker.core.queue.backlog import PRIORITY_MAX, rank_of
@@ -30,6 +30,7 @@ BODY_BYTES_MAX = 1 << 20  # larger messages are shown without their bodies in pa
 ID_MAX = 2**63
 
 READY, SCHEDULED, PAGED, WAITING, DELIVERING = "ready", "scheduled", "paged", "waiting", "delivering"
+BEGINNING = f"{READY}:0:0"
 _PLACE = re.compile(f"({READY}|{SCHEDULED}|{PAGED}):([0-9]{{1,20}}):([0-9]{{1,20}})")
 
 # Where a page begins: among the deliverable messages, behind them among the scheduled ones (due time, then rank), or
@@ -63,10 +64,9 @@ class BrowsedPage:
 
 def browse(broker: Broker, request: AdminRequest) -> None:
     """`browse`: deliverable messages in their order, then scheduled ones by their time, then what is paged."""
-    check_names(request, ("queue", "selector", "from", "limit"))
     queue = queue_named(broker, request, "queue")
     place = _place_of(request)
-    page = BrowsedPage(selector_of(request), number(request, "limit", LIMIT, (1, LIMIT_MAX)))
+    page = BrowsedPage(selector_of(request), request.arguments["limit"])
     following: BrowsePlace | None = place
     if place[0] == READY:
         following = _ready(queue, page, place) or (SCHEDULED, 0, 0)
@@ -201,7 +201,7 @@ def _scheduled(queue: Queue, page: BrowsedPage, place: BrowsePlace) -> BrowsePla
 
 
 def _place_of(request: AdminRequest) -> BrowsePlace:
-    text: str = argument(request, "from", str, f"{READY}:0:0")
+    text: str = request.arguments["from"]
     place = _PLACE.fullmatch(text)
     if place is None:
         raise Refused("amqp:invalid-field", f"browse: argument 'from' is what 'next' said before, not {text[:80]!r}")
@@ -214,9 +214,8 @@ def _with_state(message: dict[str, Any], state: str) -> dict[str, Any]:
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`message-show`: one message wherever in its queue it is, by its id in the queue."""
-    check_names(request, ("queue", "id"))
     queue = queue_named(broker, request, "queue")
-    wanted = number(request, "id", None, (1, ID_MAX))
+    wanted: int = request.arguments["id"]
     found = _found(broker, queue, wanted)
     if found is not None:
         broker.reply(request.id, _with_state(shown(found[0], wanted - found[0].run.first_id), found[1]))

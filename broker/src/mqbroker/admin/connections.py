@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mqbroker.admin import listing
-from mqbroker.admin.arguments import argument, check_names, number
+from mqbroker.admin.arguments import number, text
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
@@ -20,8 +20,11 @@ from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
 
 ROWS_MAX = 10_000
-WHO = ("connection", "user", "container_id")
 CONNECTIONS_MAX = 2**53
+# Which connections are meant; all of them where none is said.
+WHO = (
+    number("connection", None, (-CONNECTIONS_MAX, CONNECTIONS_MAX)), text("user", None), text("container_id", None),
+)  # fmt: skip
 
 RowsOf = Callable[[Any], Iterable[dict[str, Any]]]
 
@@ -48,7 +51,6 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
 
 def show_sessions(broker: Broker, request: AdminRequest) -> None:
     """`sessions`: one object each."""
-    check_names(request, WHO)
 
     def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
         for session in peer.connection.sessions:
@@ -68,9 +70,8 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
 
 def show_consumers(broker: Broker, request: AdminRequest) -> None:
     """`consumers`: one object each; `lag` are the messages that wait in its queue, `delivered` counts since attach."""
-    check_names(request, (*WHO, "queue"))
-    wanted = argument(request, "queue", str, "")
-    has_ours = all(request.arguments.get(name) is None for name in WHO)
+    wanted: str = request.arguments["queue"]
+    has_ours = all(request.arguments[each.name] is None for each in WHO)
 
     def rows_of(peer: Peer | None) -> Iterator[dict[str, Any]]:
         rows = _consumers(broker, peer) if peer is not None else _waiting(broker)
@@ -82,8 +83,7 @@ def show_consumers(broker: Broker, request: AdminRequest) -> None:
 
 def show_producers(broker: Broker, request: AdminRequest) -> None:
     """`producers`: one object each; `sent` counts since attach."""
-    check_names(request, (*WHO, "address"))
-    wanted = argument(request, "address", str, "")
+    wanted: str = request.arguments["address"]
 
     def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
         rows = (row for session in peer.connection.sessions for row in _producers(broker, peer, session))
@@ -174,22 +174,19 @@ def _client(peer: Peer) -> dict[str, Any]:
 def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
     """The connections that the arguments mean; all without one."""
     peers = list(broker.peers.values())
-    if request.arguments.get("connection") is not None:
-        wanted = number(request, "connection", None, (-CONNECTIONS_MAX, CONNECTIONS_MAX))
-        peers = [peer for peer in peers if peer.conn == wanted]
-    for name in ("user", "container_id"):
-        if request.arguments.get(name) is not None:
-            text = argument(request, name, str)
-            peers = [peer for peer in peers if _client(peer)[name] == text]
+    for name in (each.name for each in WHO):
+        wanted = request.arguments[name]
+        if wanted is not None:
+            peers = [peer for peer in peers if _client(peer)[name] == wanted]
     return peers
 
 
 def close(broker: Broker, request: AdminRequest) -> None:
     """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns."""
-    check_names(request, WHO)
-    said = [name for name in WHO if request.arguments.get(name) is not None]
+    said = [each.name for each in WHO if request.arguments[each.name] is not None]
     if len(said) != 1:
-        raise Refused("amqp:invalid-field", f"connection-close: give exactly one of {', '.join(WHO)}")
+        names = ", ".join(each.name for each in WHO)
+        raise Refused("amqp:invalid-field", f"connection-close: give exactly one of {names}")
     chosen = [peer for peer in _chosen(broker, request) if not peer.connection.is_dead]
     if not chosen:
         what = f"{said[0]} {request.arguments[said[0]]!r}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from mqbroker.admin.arguments import argument, check_names, number
-from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
@@ -19,14 +17,9 @@ def show(broker: Broker, request: AdminRequest) -> None:
 
     `position` is where to go on; `missed` says that some behind the wanted position are not kept any more.
     """
-    check_names(request, ("after", "level", "name", "limit"))
-    level = argument(request, "level", str, "debug")
-    if level not in LEVELS:
-        raise Refused("amqp:invalid-field", f"events: level is one of {', '.join(LEVELS)}, not {level!r}")
-    name = argument(request, "name", str, "*")
-    limit = number(request, "limit", LIMIT, (1, LIMIT_MAX))
-    is_following = request.arguments.get("after") is not None
-    after = number(request, "after", 0, (0, POSITION_MAX))
+    said = request.arguments
+    level, name, limit = said["level"], said["name"], said["limit"]
+    is_following, after = said["after"] is not None, said["after"] or 0
     happenings = broker.event_ring
     found = [
         each

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey, Pin
+from mqbroker.core.cluster.group_owners import GroupKey, Pin
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.grouping import NODE_ID_SIZE, GroupingHandler
 from mqbroker.node.values.inputs import AdminRequest
@@ -17,8 +16,7 @@ ROWS_MAX = 10_000
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`groups`: one object each, those that were used last first; none where there is no grouping handler."""
-    check_names(request, ("queue", "limit"))
-    wanted, limit = argument(request, "queue", str, ""), number(request, "limit", ROWS_MAX, (1, PINS_MAX))
+    wanted, limit = request.arguments["queue"], request.arguments["limit"]
     handler = broker.grouping
     rows: list[dict[str, Any]] = []
     if handler is not None:

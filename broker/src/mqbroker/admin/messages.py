@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names, selector_of
+from mqbroker.admin.arguments import selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
@@ -20,10 +20,10 @@ OUTCOMES = ("accepted", "released", "modified", "rejected")
 
 
 def send(broker: Broker, request: AdminRequest) -> None:
-    """`send`: publish; answered when the messages are safe."""
-    check_names(request, ("address", "messages"))
-    address = argument(request, "address", str)
-    messages = argument(request, "messages", list)
+    """`send`: publish; answered when the messages are safe. Each of `messages` has `body` or `body_base64`, and may
+    have `durable`, `priority`, `ttl_ms`, `properties` and `application_properties`.
+    """
+    address, messages = request.arguments["address"], request.arguments["messages"]
     if len(messages) > SEND_COUNT_MAX:
         raise Refused("amqp:resource-limit-exceeded", f"send: at most {SEND_COUNT_MAX} messages in one request")
     payloads = [_payload(number, message) for number, message in enumerate(messages)]
@@ -76,19 +76,11 @@ def _header(number: int, message: dict[str, Any]) -> Header:
 
 def receive(broker: Broker, request: AdminRequest) -> None:
     """`receive`: take messages; they come back with the session unless they are settled."""
-    check_names(request, ("address", "count_max", "wait_ms", "selector"))
-    count_max = argument(request, "count_max", int, 1)
-    wait_ms = argument(request, "wait_ms", int, 0)
-    if count_max < 1 or not 0 <= wait_ms <= RECEIVE_WAIT_MS_MAX:
-        raise Refused("amqp:invalid-field", f"receive: count_max is at least 1, wait_ms 0 to {RECEIVE_WAIT_MS_MAX}")
-    queue_name = argument(request, "address", str)
-    broker.local.receive((request.id, request.session), queue_name, count_max, wait_ms, selector_of(request))
+    said, asked_by = request.arguments, (request.id, request.session)
+    broker.local.receive(asked_by, said["address"], said["count_max"], said["wait_ms"], selector_of(request))
 
 
 def settle(broker: Broker, request: AdminRequest) -> None:
     """`settle`: what becomes of the messages under a tag."""
-    check_names(request, ("tag", "outcome"))
-    outcome = argument(request, "outcome", str, "accepted")
-    if outcome not in OUTCOMES:
-        raise Refused("amqp:invalid-field", f"settle: outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")
-    broker.local.settle((request.id, request.session), argument(request, "tag", int), outcome)
+    said = request.arguments
+    broker.local.settle((request.id, request.session), said["tag"], said["outcome"])

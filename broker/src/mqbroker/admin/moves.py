@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.admin.arguments import (
-    STORE_AND_FORWARD,
-    argument,
-    check_is_not_forwarded,
-    check_may_drop,
-    check_names,
-    number,
-    queue_named,
-    selector_of,
-)
+from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.permissions import BROKER
@@ -140,7 +131,7 @@ class Move(Purge):
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
         self.target = self.target_of(request)
-        self.count_max = number(request, "count_max", -1, (-1, COUNT_MAX))
+        self.count_max: int = request.arguments["count_max"]
         self.left = 0
         self.ready: dict[
             int, tuple[Address, Run]
@@ -151,7 +142,7 @@ class Move(Purge):
 
     def target_of(self, request: AdminRequest) -> str:
         """The address that the request names."""
-        named: str = argument(request, "address", str)
+        named: str = request.arguments["address"]
         return named
 
     def begin(self) -> None:
@@ -225,7 +216,7 @@ class Retry(Move):
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
         self.origins: dict[tuple[str, str], Address | None] = {}
-        self.to_address: bool = argument(request, "to_address", bool, False)
+        self.to_address: bool = request.arguments["to_address"]
         super().__init__(broker, request, queue)
 
     def target_of(self, request: AdminRequest) -> str:
@@ -300,24 +291,21 @@ def _go_on() -> None:
 
 
 def purge(broker: Broker, request: AdminRequest) -> None:
-    """`queue-purge`."""
-    check_names(request, ("name", "selector", STORE_AND_FORWARD))
+    """`queue-purge`: drop its messages, or those that the selector matches."""
     queue = queue_named(broker, request)
     check_may_drop(request, queue)
     _start(broker, Purge(broker, request, queue))
 
 
 def move(broker: Broker, request: AdminRequest) -> None:
-    """`messages-move`."""
-    check_names(request, ("queue", "address", "selector", "count_max"))
+    """`messages-move`: to another address; what that would route nowhere, or has no room for, is left."""
     queue = queue_named(broker, request, "queue")
     check_is_not_forwarded(request, queue)
     _start(broker, Move(broker, request, queue))
 
 
 def retry(broker: Broker, request: AdminRequest) -> None:
-    """`dead-letters-retry`."""
-    check_names(request, ("queue", "selector", "count_max", "to_address"))
+    """`dead-letters-retry`: back to where they came from; `to_address` where the queue there is gone."""
     queue = queue_named(broker, request, "queue")
     check_is_not_forwarded(request, queue)
     _start(broker, Retry(broker, request, queue))

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.admin import listing
-from mqbroker.admin.arguments import (
-    CONFIGURED,
-    STORE_AND_FORWARD,
-    argument,
-    check_is_not_declared,
-    check_may_drop,
-    check_names,
-    queue_named,
-)
+from mqbroker.admin.arguments import check_is_not_declared, check_may_drop, flag, number, queue_named, text
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.address.permissions import BROKER
@@ -24,25 +16,24 @@ from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
 
 ROUTING_TYPES = ("anycast", "multicast")
-# Names of arguments and of what `queue-show` answers -> fields of QueueKind that a user may choose.
-CHOICES: dict[str, tuple[str, type]] = {
-    "max_consumers": ("max_consumers", int),
-    "exclusive": ("exclusive", bool),
-    "last_value": ("last_value", bool),
-    "last_value_key": ("last_value_key", str),
-    "non_destructive": ("non_destructive", bool),
-    "ring_size": ("ring_size", int),
-    "consumers_before_dispatch": ("consumers_before_dispatch", int),
-    "delay_before_dispatch_ms": ("delay_before_dispatch_ms", int),
-    "group_rebalance": ("group_rebalance", bool),
-    "group_buckets": ("group_buckets", int),
-    "group_first_key": ("group_first_key", str),
-    "purge_on_no_consumers": ("purge_on_no_consumers", bool),
-    "selector": ("selector", str),
-    "paused": ("paused", bool),
-}
-LEAST = {"consumers_before_dispatch": 0}  # of the other numbers -1 says: none, or no bound
 NUMBER_MAX = 2**53
+# What a user may choose of a queue, by the names that QueueKind has too. Of most numbers -1 says: none, or no bound.
+CHOICES = (
+    number("max_consumers", None, (-1, NUMBER_MAX)),
+    flag("exclusive", None),
+    flag("last_value", None),
+    text("last_value_key", None),
+    flag("non_destructive", None),
+    number("ring_size", None, (-1, NUMBER_MAX)),
+    number("consumers_before_dispatch", None, (0, NUMBER_MAX)),
+    number("delay_before_dispatch_ms", None, (-1, NUMBER_MAX)),
+    flag("group_rebalance", None),
+    number("group_buckets", None, (-1, NUMBER_MAX)),
+    text("group_first_key", None),
+    flag("purge_on_no_consumers", None),
+    text("selector", None),
+    flag("paused", None),
+)
 
 
 def attributes_of(queue: Queue) -> dict[str, Any]:
@@ -81,7 +72,7 @@ def _rows_of(queue: Queue) -> list[dict[str, Any]]:
 def show(broker: Broker, request: AdminRequest) -> None:
     """`queue-show`: one queue with everything that makes it what it is."""
     queue = queue_named(broker, request)
-    kind = {name: getattr(queue.kind, field) for name, (field, _) in CHOICES.items()}
+    kind = {each.name: getattr(queue.kind, each.name) for each in CHOICES}
     rest = {
         "auto_created": queue.kind.auto_created,
         "configured": queue.kind.configured,
@@ -94,29 +85,21 @@ def show(broker: Broker, request: AdminRequest) -> None:
 
 def create(broker: Broker, request: AdminRequest) -> None:
     """`queue-create`: what is not said is as the settings of the address say."""
-    check_names(request, ("name", "address", "routing_type", "durable", *CHOICES))
-    name = argument(request, "name", str)
-    address = argument(request, "address", str, name)
+    name: str = request.arguments["name"]
+    address: str = name if request.arguments["address"] is None else request.arguments["address"]
     if FULLY_QUALIFIED in name or FULLY_QUALIFIED in address:
         why = f"no name has {FULLY_QUALIFIED}, which parts address and queue where clients name both; use address"
         raise Refused("amqp:invalid-field", f"queue-create: {why}")
-    routing = argument(request, "routing_type", str, "anycast")
-    if routing not in ROUTING_TYPES:
-        raise Refused("amqp:invalid-field", f"queue-create: routing_type is anycast or multicast, not {routing!r}")
-    changes = _choices(request) | {"routing": routing, "is_durable": argument(request, "durable", bool, True)}
+    routing, is_durable = request.arguments["routing_type"], request.arguments["durable"]
+    changes = _choices(request) | {"routing": routing, "is_durable": is_durable}
     kind = kind_of(name, address, broker.store.settings.of(address), **changes)
     queue = broker.store.create_queue(kind, BROKER)
     _reply_when_safe(broker, request, kind, attributes_of(queue))
 
 
 def _choices(request: AdminRequest) -> dict[str, Any]:
-    said: dict[str, Any] = {}
-    for name, (field, type_) in CHOICES.items():
-        if request.arguments.get(name) is None:
-            continue
-        value = said[field] = argument(request, name, type_)
-        if type_ is int and not LEAST.get(name, -1) <= value <= NUMBER_MAX:
-            raise Refused("amqp:invalid-field", f"queue-create: {name} is at least {LEAST.get(name, -1)}, not {value}")
+    meant = {each.name: request.arguments[each.name] for each in CHOICES}
+    said = {name: value for name, value in meant.items() if value is not None}
     if said.get("last_value_key"):
         said.setdefault("last_value", True)
     return said
@@ -128,12 +111,11 @@ def pause(broker: Broker, request: AdminRequest) -> None:
 
 
 def resume(broker: Broker, request: AdminRequest) -> None:
-    """`queue-resume`."""
+    """`queue-resume`: it hands out again, unless its address is paused."""
     _set_paused(broker, request, False)
 
 
 def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
-    check_names(request, ("name",))
     queue = queue_named(broker, request)
     has_changed = queue.kind.paused != is_paused
     if has_changed:
@@ -158,13 +140,12 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
-    check_names(request, ("name", "force", STORE_AND_FORWARD, CONFIGURED))
     queue = queue_named(broker, request)
     check_may_drop(request, queue)
     check_is_not_declared(broker, request, queue)
     broker.turns.part_consumers(queue)
     queue = queue_named(broker, request)  # if it was not to go with them
-    is_forced = argument(request, "force", bool, False)
+    is_forced: bool = request.arguments["force"]
     if not is_forced and queue.consumers:
         why = f"queue {queue.kind.name!r} has {len(queue.consumers)} consumers; close them, or use force"
         raise Refused("amqp:precondition-failed", f"queue-delete: {why}")

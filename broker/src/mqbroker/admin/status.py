@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mqbroker import __version__
 from mqbroker.admin import health, metrics
-from mqbroker.admin.arguments import argument
 from mqbroker.admin.certificates import row_of
 from mqbroker.admin.topology import links
 from mqbroker.base.native import IS_NATIVE
@@ -47,7 +46,7 @@ def show_health(broker: Broker, request: AdminRequest) -> None:
 
 def show_metrics(broker: Broker, request: AdminRequest) -> None:
     """`metrics`: families and their values."""
-    broker.reply(request.id, metrics.of_node(broker, per_object=argument(request, "per_object", bool, False)))
+    broker.reply(request.id, metrics.of_node(broker, per_object=request.arguments["per_object"]))
 
 
 def stop(broker: Broker, request: AdminRequest) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue.queue import Queue
@@ -35,10 +34,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
 
 def forget(broker: Broker, request: AdminRequest) -> None:
     """`cluster-forget`: give up a node that does not come back, and what is to become of messages for it."""
-    check_names(request, ("node_id", "action"))
-    node_id, action = argument(request, "node_id", str), argument(request, "action", str, REROUTE)
-    if action not in ACTIONS:
-        raise Refused("amqp:invalid-field", f"{request.operation}: argument 'action' is one of {', '.join(ACTIONS)}")
+    node_id, action = request.arguments["node_id"], request.arguments["action"]
     if node_id == broker.node_id:
         raise Refused("amqp:precondition-failed", "a node does not forget itself")
     found = [each.forget(node_id, action) for each in broker.cluster.connections.values()]
@@ -50,8 +46,7 @@ def forget(broker: Broker, request: AdminRequest) -> None:
 
 def canary(broker: Broker, request: AdminRequest) -> None:
     """`cluster-canary`: a message over each link to another node, answered when all have it or the time is over."""
-    check_names(request, ("timeout_ms",))
-    broker.canaries.send(request.id, number(request, "timeout_ms", CANARY_MS, (1, CANARY_MS_MAX)))
+    broker.canaries.send(request.id, request.arguments["timeout_ms"])
 
 
 def _members(connection: ClusterConnection) -> list[dict[str, Any]]:

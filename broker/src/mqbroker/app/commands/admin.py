@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
     )
     asking.add_arguments(parser)
     parser.add_argument("--stdio", action="store_true", help="carry JSON lines between stdin, stdout and the broker")
-    parser.add_argument("operation", nargs="?", help="one operation, for example `status`")
+    parser.add_argument("operation", nargs="?", help="one operation, for example `status`; `operations` lists them all")
     parser.add_argument(
         "arguments", nargs="*", metavar="key=value", help="its arguments; values are JSON or plain text"
     )
