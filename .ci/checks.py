@@ -4,11 +4,10 @@
     .ci/checks.py test          all of them but those that only their names call
     .ci/checks.py PART...       these; --list names them
 
-Where all of them run they do so in lanes, one beside the other: what computes, what mostly waits for processes on this
-machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a time;
-the lanes that wait less are nicer to the others.
-What is said in lanes goes into a file of its part and is printed when the part ends, so that it stays whole. The parts
-of `check`, and those that are named, run one after the other.
+These two run in lanes, one beside the other: what looks at the sources, what computes, what mostly waits for processes
+on this machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a
+time; the lanes that wait less are nicer to the others. What is said in lanes goes into a file of its part and is
+printed when the part ends, so that it stays whole. The parts that are named run one after the other.
 
 A part that fails stops no other one: one run shows everything. Ctrl-C and SIGTERM end what runs, and the table is there
 all the same: what was interrupted and what never began are failures in it. What pytest counts is counted; any other
@@ -56,9 +55,9 @@ SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
 LOOK_S = 0.5
-COMPUTING, PROCESSES, HOSTS = LANES = ("computing", "processes", "hosts")
+LOOKING, COMPUTING, PROCESSES, HOSTS = LANES = ("looking", "computing", "processes", "hosts")
 # Who waits most has the processor when it wants it: the lane of hosts is the longest, whatever runs beside it.
-NICE = {COMPUTING: 10, PROCESSES: 5, HOSTS: 0}
+NICE = {LOOKING: 10, COMPUTING: 10, PROCESSES: 5, HOSTS: 0}
 PRINTING = threading.Lock()
 
 
@@ -136,17 +135,18 @@ BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
 FAST = "not system and not slow"
+LINT = (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", "."))
 
 PARTS = (
-    Part("lint", (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", ".")), is_fast=True),
-    Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True),
-    Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True),
+    Part("lint", LINT, is_fast=True, lane=LOOKING),
+    Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True, lane=LOOKING),
+    Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True, lane=LOOKING),
+    Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),)), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root: finding them takes each worker as long as the half of the fast ones.
     Part("tests in one process", (pytest(*BY_TEST, "tests", *NOT_SLOW),)),
     Part("simulation", (pytest("-n", "2", "tests/sim"),)),
     Part("crash points", (pytest("-n", "2", "tests/crash"),)),
-    Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),))),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),)),
     # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
     Part("native build", (pytest(NATIVE),), lane=PROCESSES),
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as meanwhile:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
-        outcomes = together(in_lanes(parts) if is_whole else [parts], environ, wish)
+        outcomes = together(in_lanes(parts) if is_whole or arguments == ["check"] else [parts], environ, wish)
     print(table((outcomes[part.name] for part in parts), time.monotonic() - started_s))
     return 1 if any(one.failed for one in outcomes.values()) else 0
 

@@ -55,6 +55,7 @@ def asked(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 0), ast.unparse(node)
 
 
+@pytest.mark.slow
 def test_nobody_asks_for_the_class_of_an_end_or_of_a_consumer() -> None:
     found = trees()
     names = ends(found)

@@ -99,6 +99,7 @@ def test_each_message_has_its_row_and_no_row_is_left_over() -> None:
     assert set(failing()) == set(SAID)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_the_message_can_be_rendered_when_it_is_needed(name: str) -> None:
     own, message = failing()[name]

@@ -86,6 +86,7 @@ def test_every_mutator_says_that_it_touches() -> None:
     assert not [f"{each.key}: {each.mutations}" for each in silent]
 
 
+@pytest.mark.slow
 def test_nothing_is_exempt_that_need_not_be() -> None:
     needed = {name for each in found()[1] for name in (each.key, each.key.partition(":")[0])}
     assert not sorted(set(EXEMPT) - needed)

@@ -144,6 +144,7 @@ def test_it_always_runs_the_same_way() -> None:
     assert sum(calls("0").values()) > 100_000
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_says_why(tmp_path: Path, hook: ModuleType) -> None:
     (tmp_path / "built").mkdir()
     with pytest.raises(RuntimeError, match=r"(?s)training of the native build failed.*No module named 'mqbroker\.new'"):

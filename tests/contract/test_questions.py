@@ -51,6 +51,7 @@ def all_of_them() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_who_asks_changes_nothing() -> None:
     found = all_of_them()
     assert {name: what for name, what in found.items() if name not in EXEMPT} == {}

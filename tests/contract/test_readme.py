@@ -134,6 +134,7 @@ def test_commands_exist(document: Path) -> None:
     assert faults == []
 
 
+@pytest.mark.slow
 def test_what_is_known_is_really_read() -> None:
     """An empty list of commands would let every document pass, or none."""
     assert {"demo", "test", "check", "soak", "bench", "gen"} <= make_targets()

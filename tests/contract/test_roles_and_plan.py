@@ -127,6 +127,7 @@ def by_roles(variables: dict[str, Any], key: Path) -> dict[str, HostPlace]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{}, {"mq_broker_options": {"node": {"stop_timeout_ms": 2500}}}],

@@ -47,6 +47,7 @@ def members(tarball: Path) -> dict[str, tarfile.TarInfo]:
         return {one.name: one for one in archive.getmembers() if not one.isdir()}
 
 
+@pytest.mark.slow
 def test_holds_what_is_allowed_only(members: dict[str, tarfile.TarInfo]) -> None:
     assert [name for name in members if not ALLOWED.fullmatch(name)] == []
 

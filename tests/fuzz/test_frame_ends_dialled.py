@@ -130,6 +130,7 @@ def test_a_node_outlives_each_frame_of_the_one_it_dialled(far: FalseNode, number
     assert far.bridge.state.value == "up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", range(STATES))
 def test_a_node_outlives_each_frame_in_each_state(far: FalseNode, state: int) -> None:
     for frame in NODE_TAPE[1:]:

@@ -15,6 +15,7 @@ SEEDS = (1, 2, 3)
 INPUTS_PER_SEED = 6000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_value_or_peer_fault_and_nothing_else(seed: int) -> None:
     finding, tally = fuzz_wire.fuzz(seed, lambda count: count < INPUTS_PER_SEED, fuzz_wire.TARGETS)
@@ -25,6 +26,7 @@ def test_value_or_peer_fault_and_nothing_else(seed: int) -> None:
     assert tally.faults > INPUTS_PER_SEED // 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", fuzz_wire.TARGETS.values(), ids=fuzz_wire.TARGETS)
 @strategies.steady
 @given(noise=st.binary(max_size=200))

@@ -144,6 +144,7 @@ def test_what_a_link_takes_with_it_costs_no_more_where_others_have_much(own: int
     assert work_of_one_among(4000, own) < 1.2 * work_of_one_among(400, own)
 
 
+@pytest.mark.slow
 def test_where_nearly_all_is_a_links_own_each_costs_little() -> None:
     real, work = Unsettled(), Bytecodes()
     for first in range(4000):

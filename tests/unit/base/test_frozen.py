@@ -30,6 +30,7 @@ def test_there_is_no_place_for_other_fields() -> None:
         Point(1).z = 2  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_who_sets_a_field_is_told(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("from mqbroker.wire.performatives import Close\nClose().error = None\n")

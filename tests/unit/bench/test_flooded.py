@@ -51,6 +51,7 @@ def test_the_share_is_of_medians() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
 def test_what_is_said_again_and_again_is_whole_frames(name: str) -> None:
     frames.heard(chunk(name))

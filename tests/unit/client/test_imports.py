@@ -11,6 +11,7 @@ import pytest
 ROOMS = ("base", "client", "config", "wire", "amqp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["mqbroker.client", "mqbroker.client.sync", "mqbroker.client.types"])
 def test_no_room_of_the_broker_and_no_other_library(module: str) -> None:
     code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"

@@ -51,6 +51,7 @@ class Life:
         self.start(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_live_is_what_the_model_says(seed: int) -> None:
     life = Life(seed)

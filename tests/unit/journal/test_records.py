@@ -95,6 +95,7 @@ def test_checkpoint(boot: int, next_id: int, trim: int, queues: dict[int, tuple[
     assert decode(records.encode_checkpoint(checkpoint)) == [checkpoint]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=50), u64, st.lists(st.tuples(u64, st.binary(max_size=100)), max_size=20))
 def test_duplicates(address: str, oldest: int, ids: list[tuple[int, bytes]]) -> None:
     duplicates = records.DuplicateIdsRecord(address, oldest, ids)

@@ -14,6 +14,7 @@ def send(stage: Stage, address: str, count: int) -> None:
     assert stage.admin("send", address=address, messages=messages) == {"accepted": count}
 
 
+@pytest.mark.slow
 @pytest.mark.option("journal.journal-compact-percentage")
 @pytest.mark.parametrize("is_paging", [False, True])
 @pytest.mark.parametrize("percentage", [30, 90, 100])

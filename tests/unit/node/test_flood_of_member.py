@@ -99,6 +99,7 @@ class Linked(Site):
         assert self.far.bridge.state.value == "up"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOODS)
 def test_a_flood_of_a_node_that_was_dialled_costs_a_bystander_one_turn_of_it(kind: str) -> None:
     site, flood = Linked(), FLOODS[kind]

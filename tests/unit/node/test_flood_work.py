@@ -93,6 +93,7 @@ def test_a_flood_costs_a_bystander_one_turn_of_it(site: Site, kind: str, count: 
     assert site.work_of_message() < (1 + STEADY) * site.work_of_message(), "nothing of it stays"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["declare, discharge", "transactions of messages"])
 def test_how_many_links_stand_is_nothing_to_the_end_of_a_transaction(kind: str) -> None:
     flood, works = FLOODS[kind], []

@@ -81,6 +81,7 @@ def test_nor_does_one_that_waited_for_its_node(name: str, settings: dict[str, An
     assert sorted(bodies(b)) == [b"v2", b"w1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), KEYS)
 @pytest.mark.parametrize("between_ms", [0, 10])
 @pytest.mark.parametrize("is_given_up", [True, False])

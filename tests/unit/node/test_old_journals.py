@@ -98,6 +98,7 @@ def test_what_is_accepted_after_it_arrives(old: Old, starts: int) -> None:
     pair.check()
 
 
+@pytest.mark.slow
 @EACH
 def test_what_is_accepted_before_the_link_is_up_arrives(old: Old) -> None:
     pair = Pair()

@@ -79,6 +79,7 @@ def test_it_waits_where_there_are_no_more_attempts() -> None:
     assert b.broker.store.queues["kept"].message_count == 3
 
 
+@pytest.mark.slow
 @pytest.mark.option("cluster-connections.on-node-lost")
 @pytest.mark.parametrize("how", ["stop", "crash"])
 @pytest.mark.parametrize(("action", "dead_count"), [("reroute", 0), ("dead-letter", 3)])

@@ -353,6 +353,7 @@ def test_what_is_refused_was_not_seen() -> None:
     assert count(stage) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_any_history_is_that_of_a_plain_cache(seed: int) -> None:
     """Sends, crashes that lose what was not synced, and enough traffic beside it that segments come and go."""

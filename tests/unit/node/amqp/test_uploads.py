@@ -362,6 +362,7 @@ def conversation(seed: int) -> bytes:
     return said + (frames.close() if seed % 2 else b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_how_bytes_are_cut_into_reads_changes_nothing(seed: int) -> None:
     data, dice = conversation(seed), random.Random(seed)

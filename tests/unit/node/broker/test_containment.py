@@ -97,6 +97,7 @@ def bystander(stage: Stage) -> Callable[[], None]:
     return works
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_untouched_bug_ends_that_connection_alone(state: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:

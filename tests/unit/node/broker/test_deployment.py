@@ -131,6 +131,7 @@ def plain(value: object) -> object:
     return value.strip('"') if isinstance(value, str) else value
 
 
+@pytest.mark.slow
 @pytest.mark.option("addresses.anycast.max-consumers", "addresses.anycast.exclusive", "addresses.anycast.filter")
 @pytest.mark.option("addresses.anycast.consumers-before-dispatch", "addresses.anycast.delay-before-dispatch")
 @pytest.mark.option("addresses.anycast.group-rebalance", "addresses.anycast.group-buckets")
