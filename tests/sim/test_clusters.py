@@ -19,7 +19,7 @@ from tests.sim.directed_clusters import DIRECTED, SEEDS, TwoNodes
 from tests.sim.search import shows
 
 CHUNK = 25
-SEEDS_A_DAY = 250
+SEEDS_A_DAY = 100
 BUG_SEEDS_MAX = 200
 FOUND_LAST = 148
 # Every seed that ever failed stays here.

@@ -40,7 +40,7 @@ def _seeds() -> Sequence[int]:
     if said := os.environ.get("SIM_SEEDS"):
         first, _, last = said.partition("-")
         return range(int(first), int(last))
-    return of_today(range(MIXED_FROM), 100)
+    return of_today(range(MIXED_FROM), 40)
 
 
 def _chunks(seeds: Sequence[int]) -> list[Sequence[int]]:
@@ -79,7 +79,10 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert run(seed).violations == []
 
 
-@pytest.mark.parametrize("seed", [*range(14), *seeds_of(TRANSACTIONS, 3), *seeds_of(FEATURES, 3)])
+TRACED = (range(MIXED_FROM), seeds_of(TRANSACTIONS, 240), seeds_of(FEATURES, 480))
+
+
+@pytest.mark.parametrize("seed", [seed for seeds in TRACED for seed in of_today(seeds, 3)])
 def test_same_seed_same_trace(seed: int) -> None:
     assert run(seed).trace == run(seed).trace
 
@@ -110,7 +113,7 @@ def test_histories_contain_what_they_are_meant_to() -> None:
     assert len({name for verdict in verdicts for name in verdict.faults}) >= 7
 
 
-@pytest.mark.parametrize("seeds", _chunks(of_today(seeds_of(TRANSACTIONS, 240), 40)), ids=_named)
+@pytest.mark.parametrize("seeds", _chunks(of_today(seeds_of(TRANSACTIONS, 240), 20)), ids=_named)
 def test_transactions_happen_wholly_or_not_at_all(seeds: Sequence[int]) -> None:
     ends: Counter[str] = Counter()
     for seed in seeds:
@@ -127,7 +130,7 @@ def _with_paging(count: int) -> range:
     return range(PAGING_FROM, PAGING_FROM + 6 * count, 6)
 
 
-@pytest.mark.parametrize("seeds", _chunks(of_today(_with_paging(160), 40)), ids=_named)
+@pytest.mark.parametrize("seeds", _chunks(of_today(_with_paging(160), 20)), ids=_named)
 def test_what_is_paged_comes_back_in_order_whatever_happens(seeds: Sequence[int]) -> None:
     pages = moved = 0
     for seed in seeds:
@@ -182,7 +185,7 @@ def _is_telling(violation: str) -> bool:
     return violation.startswith(("torn", "lost", "unexpected", "acceptance before sync"))
 
 
-@pytest.mark.parametrize("seeds", _chunks(of_today(seeds_of(FEATURES, 480), 120)), ids=_named)
+@pytest.mark.parametrize("seeds", _chunks(of_today(seeds_of(FEATURES, 480), 60)), ids=_named)
 def test_queues_keep_what_they_promise(seeds: Sequence[int]) -> None:
     ends: Counter[str] = Counter()
     for seed in seeds:
@@ -196,7 +199,7 @@ def _with_changes(count: int) -> list[int]:
     return [seed for seed in range(CHANGES_FROM, CHANGES_FROM + count * 4) if has_changes(seed)]
 
 
-@pytest.mark.parametrize("seeds", _chunks(of_today(_with_changes(240), 40)), ids=_named)
+@pytest.mark.parametrize("seeds", _chunks(of_today(_with_changes(240), 20)), ids=_named)
 def test_nothing_is_lost_where_queues_are_deleted_and_permissions_withdrawn(seeds: Sequence[int]) -> None:
     deleted = rejected = 0.0
     for seed in seeds:
