@@ -20,14 +20,14 @@ EVERY_S: Final = 1.0
 def crossed(session: AdminClient, timeout_s: float) -> list[dict[str, Any]]:
     """What became of a canary over each link of a node, within so many seconds; a broker that knows none has none."""
     try:
-        found: dict[str, list[dict[str, Any]]] = session.call(
+        answer: dict[str, list[dict[str, Any]]] = session.call(
             "cluster-canary", timeout_s, timeout_ms=max(1, int(timeout_s * 1000))
         )
     except AdminError as error:
         if error.condition == NOT_FOUND:
             return []
         raise
-    return found["links"]
+    return answer["links"]
 
 
 def send(
@@ -67,14 +67,14 @@ def troubles(
     """
     start_s = world.monotonic_s()
     while True:
-        found, is_ours = [], False
+        said, is_ours = [], False
         for node, rows in send(world, nodes, patience.canary_s):
             if isinstance(rows, CommandError):
-                found.append(rows.what)
+                said.append(rows.what)
                 is_ours = True
                 continue
-            found += [f"{node.name}: {each}" for each in map(trouble, rows) if each]
+            said += [f"{node.name}: {each}" for each in map(trouble, rows) if each]
             is_ours = is_ours or any(trouble(row) and row["node_id"] in ids for row in rows)
         if not is_ours or world.monotonic_s() - start_s + EVERY_S > patience.wait_s:
-            return found, is_ours
+            return said, is_ours
         world.sleep_s(EVERY_S)

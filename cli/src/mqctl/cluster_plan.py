@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """Stands for the changes."""
+        """Names these changes: the same changes have the same hash."""
         return plan_hash(self.cluster, self.changes)
 
 
@@ -90,7 +90,7 @@ class HostFindings:
 
 
 def make_plan(world: World, cluster: InventoryCluster, hosts: Sequence[Host], bundle: Path) -> Plan:
-    """Look at the hosts and compare."""
+    """Look at the hosts and compare each with what the inventory wants of it."""
     manifest = read_whole(bundle)
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
     unit_file = unit_template(Path(root) / COLLECTION)
@@ -101,15 +101,15 @@ def make_plan(world: World, cluster: InventoryCluster, hosts: Sequence[Host], bu
     site = Site(manifest, unit_file, folder, Path(root) / COLLECTION, cluster)
     with counting(world, "hosts looked at", len(hosts)) as advance:
         work = on_each(members_of(cluster, hosts), lambda host: observe(world, host), lambda _: advance(1))
-        looks = {host.name: found for host, found in work}
-    looked = {name: found for name, found in looks.items() if isinstance(found, Seen)}
-    for host, found in on_each(hosts, lambda host: compare(world, host, site, looks[host.name], looked)):
-        if isinstance(found, CommandError):
-            plan.blind[host.name] = found.what.removeprefix(f"{host.name}: ")
+        looks = {host.name: look for host, look in work}
+    looked = {name: look for name, look in looks.items() if isinstance(look, Seen)}
+    for host, outcome in on_each(hosts, lambda host: compare(world, host, site, looks[host.name], looked)):
+        if isinstance(outcome, CommandError):
+            plan.blind[host.name] = outcome.what.removeprefix(f"{host.name}: ")
             continue
-        plan.changes.extend(found.changes)
-        plan.missing.extend(found.missing)
-        plan.left_over.extend(found.left_over)
+        plan.changes.extend(outcome.changes)
+        plan.missing.extend(outcome.missing)
+        plan.left_over.extend(outcome.left_over)
     return plan
 
 
@@ -163,7 +163,7 @@ def certificates_of(
     missing = missing_of(folder, nodes, world.now())
     late = {one.node.instance for one in missing}
     made = {one.instance: digests(folder, host.name, one.instance) for one in nodes}
-    return missing, {name: found | ({CERTIFICATE: None} if name in late else {}) for name, found in made.items()}
+    return missing, {name: hashes | ({CERTIFICATE: None} if name in late else {}) for name, hashes in made.items()}
 
 
 def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: Iterable[str]) -> dict[str, str | None]:
@@ -171,11 +171,11 @@ def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: I
     late = {one.node.instance for one in missing}
     variables = variables_of(host)
     provided = variables.mq_tls_key_file if variables.mq_tls == "provided" else None
-    found: dict[str, str | None] = {}
+    key_hashes: dict[str, str | None] = {}
     for one in instances:
         file = Path(str(provided)).expanduser() if provided else folder.node_files(host.name, one)[1]
-        found[one] = None if one in late else key_digest(file)
-    return found
+        key_hashes[one] = None if one in late else key_digest(file)
+    return key_hashes
 
 
 def show_plan(world: World, plan: Plan, shape: OutputShape, console: Console) -> None:

@@ -60,14 +60,14 @@ def address_of(host: Host, variables: HostVariables, seen: Seen) -> str | None:
     card = variables.mq_cluster_interface
     if card is None:
         return None
-    found = seen.addresses.get(card)
-    if found is None:
+    addresses = seen.addresses.get(card)
+    if addresses is None:
         cards = ", ".join(sorted(seen.addresses)) or "none"
         raise CommandError(f"{host.name}: mq_cluster_interface {card} is no network card there; it has {cards}",
                            "mqctl preflight")  # fmt: skip
-    if not found:
+    if not addresses:
         raise CommandError(f"{host.name}: the network card {card} has no IPv4 address", "mqctl preflight")
-    return found[0]
+    return addresses[0]
 
 
 def unit_template(collection: Path) -> str | None:

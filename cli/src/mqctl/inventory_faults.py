@@ -22,12 +22,12 @@ from mqctl.world import World
 
 def doubts_in(cluster: InventoryCluster) -> list[dict[str, Any]]:
     """What the inventory of a cluster says and hardly means, where nothing in it is wrong."""
-    found = doubts_of({host.name: host.variables for host in cluster.hosts})
-    return [{"path": one.path, "why": one.why} for one in found]
+    doubts = doubts_of({host.name: host.variables for host in cluster.hosts})
+    return [{"path": one.path, "why": one.why} for one in doubts]
 
 
 def tell(world: World, doubts: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each."""
+    """Say each doubt on a line of its own."""
     for one in doubts:
         world.note(f"warning: {one['path']} {one['why']}")
 
@@ -35,28 +35,28 @@ def tell(world: World, doubts: Sequence[Mapping[str, Any]]) -> None:
 def faults_of(clusters: Sequence[InventoryCluster]) -> list[dict[str, Any]]:
     """What is wrong with the variables, and with the ways to the hosts."""
     hosts = {host.name: host.variables for one in clusters for host in one.hosts}
-    found = [{"path": fault.path, "why": fault.why} for fault in check_inventory(hosts)]
+    faults = [{"path": fault.path, "why": fault.why} for fault in check_inventory(hosts)]
     for one in clusters:
         for host in one.hosts:
             try:
                 _ = host.access
             except CommandError as error:
-                found.append({"path": host.name, "why": error.what.removeprefix(f"{host.name}: ")})
-    return found
+                faults.append({"path": host.name, "why": error.what.removeprefix(f"{host.name}: ")})
+    return faults
 
 
 def checked(world: World, options: InventoryOptions) -> InventoryCluster:
     """The cluster that the options name, refused if anything in it is wrong."""
     clusters = inventory.load_all(world, options)
     cluster = inventory.choose(clusters, options.cluster)
-    found = faults_of([cluster])
+    faults = faults_of([cluster])
     # Of the other clusters only this matters here: that no host has a name there as well.
     own = {host.name: host.variables for host in cluster.hosts}
     everywhere = {host.name: host.variables for one in clusters for host in one.hosts}
     told = {one.host for one in second_names(own)}
-    found += [{"path": one.host, "why": one.why} for one in second_names(everywhere) if one.host not in told]
-    for fault in found:
+    faults += [{"path": one.host, "why": one.why} for one in second_names(everywhere) if one.host not in told]
+    for fault in faults:
         world.note(f"{fault['path']}: {fault['why']}")
-    if found:
-        raise UsageError(f"the inventory has {counted(len(found), 'fault')}", "mqctl inventory check")
+    if faults:
+        raise UsageError(f"the inventory has {counted(len(faults), 'fault')}", "mqctl inventory check")
     return cluster

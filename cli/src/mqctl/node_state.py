@@ -57,10 +57,10 @@ def _unit(world: World, node: Node, timeout_s: int) -> str:
     assert node.access is not None
     command = ["systemctl", "show", f"mqbroker@{node.instance}.service", "--property=LoadState,ActiveState"]
     result = remote.run(shell(world, node.access), command, timeout_s=timeout_s)
-    found = dict(line.split("=", 1) for line in result.out.decode(errors="replace").splitlines() if "=" in line)
-    if found.get("LoadState") == "not-found":
+    unit = dict(line.split("=", 1) for line in result.out.decode(errors="replace").splitlines() if "=" in line)
+    if unit.get("LoadState") == "not-found":
         return "absent"
-    return found.get("ActiveState", "") or result.complaint
+    return unit.get("ActiveState", "") or result.complaint
 
 
 def _advice(node: Node, state: str) -> str:
@@ -90,11 +90,11 @@ def described(answer: Any) -> dict[str, Any]:
     }
 
 
-def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
+def row_of(node: Node, outcome: dict[str, Any] | CommandError) -> dict[str, Any]:
     """One row, whatever became of the host."""
     row: dict[str, Any] = {one.name: None for one in COLUMNS}
     row |= {"host": node.host, "instance": node.instance, "note": ""}
-    if isinstance(found, CommandError):
-        why = found.what.removeprefix(f"{node.host}: ")
-        return row | {"state": "unreachable" if isinstance(found, Unreachable) else "failed", "note": why}
-    return row | found
+    if isinstance(outcome, CommandError):
+        why = outcome.what.removeprefix(f"{node.host}: ")
+        return row | {"state": "unreachable" if isinstance(outcome, Unreachable) else "failed", "note": why}
+    return row | outcome

@@ -91,11 +91,11 @@ def all_settled(world: World, hosts: Sequence[Host], inputs: dict[str, str]) -> 
     """Whether every one of these hosts is."""
     if not all(map(is_skippable, hosts)):
         return False
-    return all(found is True for _, found in on_each(hosts, lambda one: look(world, one, inputs[one.name])))
+    return all(outcome is True for _, outcome in on_each(hosts, lambda one: look(world, one, inputs[one.name])))
 
 
 def mark(world: World, hosts: Sequence[Host], inputs: dict[str, str]) -> None:
     """Note that a rollout has ended well on these hosts. Where that cannot be noted, the next one goes all the way."""
-    for host, found in on_each(hosts, lambda one: look(world, one, inputs[one.name], marks=True)):
-        if isinstance(found, CommandError):
-            world.note(f"{host.name}: {found.what}")
+    for host, outcome in on_each(hosts, lambda one: look(world, one, inputs[one.name], marks=True)):
+        if isinstance(outcome, CommandError):
+            world.note(f"{host.name}: {outcome.what}")

@@ -21,7 +21,7 @@ def verify(world: World, cluster: InventoryCluster, hosts: Sequence[Host]) -> Ex
     """Every node of the hosts runs and has a node id of its own."""
     nodes = [Node(host.name, instance, host.access) for host in hosts for instance in host.instances]
     rows: list[dict[str, Any]] = [
-        row_of(node, found) for node, found in on_each(nodes, lambda node: look(world, node, 15))
+        row_of(node, outcome) for node, outcome in on_each(nodes, lambda node: look(world, node, 15))
     ]
     idle = [row for row in rows if row["state"] != "running"]
     for row in idle:
@@ -44,8 +44,8 @@ def verify(world: World, cluster: InventoryCluster, hosts: Sequence[Host]) -> Ex
 
 def check_links(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
     """A canary has crossed each link between these nodes; others are only told of. Raises CommandError."""
-    found, is_ours = canary.troubles(world, nodes, ids, canary.CanaryPatience())
-    for each in found:
+    troubles, is_ours = canary.troubles(world, nodes, ids, canary.CanaryPatience())
+    for each in troubles:
         world.note(each)
     if is_ours:
         raise CommandError("not every link between these nodes takes messages", "mqctl topology, mqctl cluster canary")

@@ -50,12 +50,12 @@ def needs_certificate(variables: HostVariables) -> bool:
 
 
 def missing_of(folder: Folder, nodes: Sequence[InstanceNames], now: datetime.datetime) -> list[Missing]:
-    """Those that are not there, or not good for long enough."""
+    """Nodes whose certificate is not there, or not good for long enough, each with the reason."""
     if not folder.has_authority:
         raise no_authority(folder.path)
     authority = folder.authority()
-    found = ((one, why_not(folder.node(one.host, one.instance), one, authority, now)) for one in nodes)
-    return [Missing(one, why) for one, why in found if why]
+    judged = ((one, why_not(folder.node(one.host, one.instance), one, authority, now)) for one in nodes)
+    return [Missing(one, why) for one, why in judged if why]
 
 
 def why_not(
@@ -124,21 +124,21 @@ def key_digest(file: Path) -> str | None:
 
 
 def provided_digests(variables: HostVariables) -> dict[str, str | None]:
-    """The same of one's own certificates."""
+    """SHA-256 of the certificates that the user provides, by the names that they have on a host."""
     files = {CERTIFICATE: variables.mq_tls_certificate_file, TRUST: variables.mq_tls_ca_file}
-    found = {name: sha256_of(Path(str(file)).expanduser()) for name, file in files.items()}
-    for name, digest in found.items():
+    hashes = {name: sha256_of(Path(str(file)).expanduser()) for name, file in files.items()}
+    for name, digest in hashes.items():
         if digest is None:
             raise UsageError(f"{files[name]} cannot be read; mq_tls is provided", "mqctl inventory check")
-    return found
+    return hashes
 
 
 def by_host(missing: Sequence[Missing]) -> Mapping[str, list[Missing]]:
-    """Grouped, in their order."""
-    found: dict[str, list[Missing]] = {}
+    """Missing certificates by the host that they are for, in their order."""
+    grouped: dict[str, list[Missing]] = {}
     for one in missing:
-        found.setdefault(one.node.host, []).append(one)
-    return found
+        grouped.setdefault(one.node.host, []).append(one)
+    return grouped
 
 
 def make_authority(world: World, folder: Folder, cluster: str, days: int, permitted: list[str]) -> None:
@@ -153,7 +153,7 @@ def make_authority(world: World, folder: Folder, cluster: str, days: int, permit
 
 
 def make_missing(world: World, folder: Folder, missing: Sequence[Missing]) -> None:
-    """Make those, good for as long as usual, and say so."""
+    """Make these certificates, good for as long as usual, and say which and why."""
     make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
     tell_made(world, missing, len(missing))
 

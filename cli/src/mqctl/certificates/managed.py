@@ -30,7 +30,7 @@ from mqctl.world import World
 
 
 def issue_for(world: World, cluster: InventoryCluster, options: HostsOptions, *, is_all: bool) -> Exit:
-    """Make and show them."""
+    """Make the certificates that are missing, or with `is_all` every one, and show their rows."""
     folder = folder_of(world, cluster)
     nodes, blind = reach_nodes(world, cluster.limited(options.limit))
     missing = missing_of(folder, nodes, world.now())
@@ -59,11 +59,11 @@ def reach_nodes(world: World, hosts: Sequence[Host]) -> tuple[list[InstanceNames
     asked = [host for host, variables in wanted if variables.mq_cluster_interface]
     seen: dict[str, Seen] = {}
     blind: dict[str, str] = {}
-    for host, found in on_each(asked, lambda one: observe(world, one)):
-        if isinstance(found, CommandError):
-            blind[host.name] = found.what.removeprefix(f"{host.name}: ")
+    for host, outcome in on_each(asked, lambda one: observe(world, one)):
+        if isinstance(outcome, CommandError):
+            blind[host.name] = outcome.what.removeprefix(f"{host.name}: ")
         else:
-            seen[host.name] = found
+            seen[host.name] = outcome
     nodes = [
         node
         for host, variables in wanted

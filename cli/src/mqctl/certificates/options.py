@@ -22,7 +22,7 @@ Permit = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class HostsOptions(ReaderOptions, InventoryOptions):
-    """Whose certificates."""
+    """Whose certificates are made, and for how long they are good."""
 
     limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
     days: Days = NODE_DAYS

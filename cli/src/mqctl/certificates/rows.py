@@ -46,16 +46,16 @@ def row_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int
 
 
 def authority_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A CA among rows of nodes."""
+    """The row of a CA, in the columns of nodes."""
     return {"kind": kind, "host": None, "instance": None, **row}
 
 
 def node_row(host: str, instance: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A node among the rows."""
+    """The row of the certificate of a node."""
     return {"kind": "node", "host": host, "instance": instance, **row}
 
 
 def rows_of(world: World, folder: Folder, missing: Sequence[Missing]) -> list[dict[str, Any]]:
-    """A row for each that was made."""
-    found = ((one.node, folder.node(one.node.host, one.node.instance)) for one in missing)
-    return [node_row(node.host, node.instance, row_of(made, world.now())) for node, made in found if made]
+    """A row for each certificate that was made."""
+    certificates = ((one.node, folder.node(one.node.host, one.node.instance)) for one in missing)
+    return [node_row(node.host, node.instance, row_of(made, world.now())) for node, made in certificates if made]

@@ -18,7 +18,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CommonOptions):
-    """Where, and what stays."""
+    """Where the brokers are kept, and whether their messages stay."""
 
     directory: Annotated[
         Path | None, typer.Option(help="Where everything is kept. [default: ~/.local/state/mqctl/dev]")

@@ -16,7 +16,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions):
-    """Where."""
+    """Where the brokers are kept."""
 
     directory: Annotated[
         Path | None, typer.Option(help="Where everything is kept. [default: ~/.local/state/mqctl/dev]")

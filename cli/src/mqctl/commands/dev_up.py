@@ -20,7 +20,7 @@ PORT_STEP = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions):
-    """How many, where."""
+    """How many brokers, on which ports, and where they are kept."""
 
     nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many brokers.", min=1, max=32)] = 1
     port: Annotated[

@@ -97,19 +97,19 @@ def _places(world: World, options: Options) -> dict[tuple[str, str], tuple[str, 
     """(host, instance) -> address and port of its checks, where the inventory has them served."""
     if options.dev:
         return {}
-    found = {}
+    places = {}
     for host in inventory.load(world, options).hosts:
         variables = host_variables(host.variables)
         for one in variables.mq_instances if variables.mq_metrics_port else ():
             address = str(variables.mq_metrics_local_bind_address)
-            found[(host.name, one.name)] = (address, variables.mq_metrics_port + one.port_offset)
-    return found
+            places[(host.name, one.name)] = (address, variables.mq_metrics_port + one.port_offset)
+    return places
 
 
 def look_at_all(world: World, nodes: Sequence[Node], places: NodePlaces, options: Options) -> list[dict[str, Any]]:
     """A row for each node, whatever became of its host."""
     looks = on_each(nodes, lambda one: look(world, one, places.get((one.host, one.instance)), options))
-    return [row_of(node, found) for node, found in looks]
+    return [row_of(node, outcome) for node, outcome in looks]
 
 
 def look(world: World, node: Node, place: tuple[str, int] | None, options: Options) -> dict[str, Any]:
@@ -131,16 +131,16 @@ def look(world: World, node: Node, place: tuple[str, int] | None, options: Optio
 
 def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is wrong by what the node says of itself."""
-    found = []
+    failing = []
     if facts.get("state") != "active":
-        found.append(("running", f"the broker is {facts.get('state')}"))
+        failing.append(("running", f"the broker is {facts.get('state')}"))
     elif facts.get("grants_credit") is False and not facts.get("holds_back"):
-        found.append(("disk-space", "publishers get no credit: the disk is full, or takes no writes"))
+        failing.append(("disk-space", "publishers get no credit: the disk is full, or takes no writes"))
     if facts.get("holds_back"):
-        found.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
+        failing.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
     if facts.get("has_yielded"):
-        found.append(("node-id", "another broker with this node id was started earlier: no links to the cluster"))
-    return found
+        failing.append(("node-id", "another broker with this node id was started earlier: no links to the cluster"))
+    return failing
 
 
 def warnings_of(facts: Mapping[str, Any]) -> list[str]:
@@ -164,14 +164,14 @@ def _served(world: World, node: Node, place: tuple[str, int], answer_s: int) -> 
         raise CommandError(f"{node.name}: its checks cannot be read: {fault}", "mqctl status") from None
 
 
-def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
+def row_of(node: Node, outcome: dict[str, Any] | CommandError) -> dict[str, Any]:
     """One row; a check that fails twice, in both ways to ask, counts once."""
     row: dict[str, Any] = {"host": node.host, "instance": node.instance}
-    if isinstance(found, CommandError):
-        state = node_state.row_of(node, found)
+    if isinstance(outcome, CommandError):
+        state = node_state.row_of(node, outcome)
         return row | {"health": "unknown", "state": state["state"], "failing": [], "why": state["note"]}
-    failing = dict(reversed(found["checks"]))
+    failing = dict(reversed(outcome["checks"]))
     return row | {
-        "health": "degraded" if failing else "healthy", "state": found["state"], "failing": sorted(failing),
-        "why": "; ".join([failing[name] for name in sorted(failing)] + found.get("warnings", [])),
+        "health": "degraded" if failing else "healthy", "state": outcome["state"], "failing": sorted(failing),
+        "why": "; ".join([failing[name] for name in sorted(failing)] + outcome.get("warnings", [])),
     }  # fmt: skip

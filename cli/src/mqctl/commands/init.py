@@ -87,10 +87,10 @@ def _known(path: Path, options: Options, world: World) -> dict[str, Any]:
         groups = ", ".join(sorted(set(listing) - {"_meta", "all", "ungrouped"})) or "no group"
         raise UsageError(f"{path} has no group {options.group}; it has {groups}", "mqctl init --group GROUP")
     members = listing[options.group].get("hosts", [])
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for host in members:
-        found |= listing.get("_meta", {}).get("hostvars", {}).get(host, {})
-    return {name: value for name, value in found.items() if name.startswith("mq_")}
+        variables |= listing.get("_meta", {}).get("hostvars", {}).get(host, {})
+    return {name: value for name, value in variables.items() if name.startswith("mq_")}
 
 
 def _write(world: World, path: Path, text: str, mode: int) -> None:

@@ -17,7 +17,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
-    """Which hosts."""
+    """Which hosts are compared, and with which bundle."""
 
 
 def run(world: World, options: Options) -> int:

@@ -31,7 +31,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
-    """Which hosts, and on what conditions."""
+    """Which hosts, with which bundle, and what has to hold before anything is changed."""
 
     plan: Annotated[str, typer.Option(help="Refuse unless this is still the hash of the plan.")] = ""
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False

@@ -28,7 +28,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
-    """On what conditions."""
+    """How many hosts at a time, and whether it asks or takes over."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     take_over: TakeOver = False

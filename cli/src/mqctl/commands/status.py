@@ -20,7 +20,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, NodeCommandOptions):
-    """What to look at and how long to wait."""
+    """Which nodes are asked, and how long a host may take."""
 
     timeout: Annotated[int, typer.Option(help="Seconds that a host may take to answer.", min=1, max=600)] = 15
 
@@ -39,7 +39,7 @@ def run(world: World, options: Options) -> int:
     rows = []
     with counting(world, "hosts asked", len(nodes)) as advance:
         work = on_each(nodes, lambda node: look(world, node, options.timeout), lambda _: advance(1))
-        for node, found in work:
-            rows.append(row_of(node, found))
+        for node, outcome in work:
+            rows.append(row_of(node, outcome))
     write(Rows("mqctl.status/1", COLUMNS, rows), options.shape, world.data)
     return Exit.DONE if all(row["state"] == "running" for row in rows) else Exit.DEGRADED

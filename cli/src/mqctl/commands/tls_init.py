@@ -16,7 +16,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, InventoryOptions):
-    """What the CA is like."""
+    """How long the CA is good for, and what it may sign."""
 
     days: Days = AUTHORITY_DAYS
     permit: Permit = None

@@ -15,7 +15,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(HostsOptions):
-    """Which ones."""
+    """Which certificates are made."""
 
     renew: Annotated[bool, typer.Option("--renew", help="Those too that are good for long enough.")] = False
 

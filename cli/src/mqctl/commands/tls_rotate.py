@@ -23,7 +23,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(HostsOptions):
-    """What is changed."""
+    """Whether nodes or the CA get new certificates, and on what conditions."""
 
     ca: Annotated[Step | None, typer.Option(help="Change the CA, in three steps with a rollout after each.")] = None
     permit: Permit = None
@@ -101,9 +101,9 @@ def _refuse_before_rollout(world: World, cluster: InventoryCluster, folder: Fold
 def _behind(world: World, host: Host, folder: Folder) -> str:
     seen = observe(world, host)
     for instance in host.instances:
-        found = seen.instances[instance]
+        running = seen.instances[instance]
         wanted = digests(folder, host.name, instance)
-        loaded = found.loaded.files if found.loaded else {}
+        loaded = running.loaded.files if running.loaded else {}
         if any(loaded.get(f"/etc/mq/{instance}/tls/{name}") != digest for name, digest in wanted.items()):
             return f"{instance} does not run with the certificates that are in {folder.path}"
     return ""

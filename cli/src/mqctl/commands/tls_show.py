@@ -26,7 +26,7 @@ KINDS = {"ca": "ca", "ca-next": "next ca", "ca-previous": "previous ca"}
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, InventoryOptions):
-    """What counts as soon."""
+    """From when on a certificate ends soon."""
 
     soon: Annotated[int, typer.Option(help="Days before its end from which on a certificate ends soon.", min=0)] = (
         WARNING_DAYS
@@ -70,8 +70,8 @@ def _of_host(
 ) -> Iterator[dict[str, Any]]:
     for instance in variables.mq_instances:
         if variables.mq_tls == "managed":
-            found = folder.node(host.name, instance.name)
+            certificate = folder.node(host.name, instance.name)
         else:
-            found = certificate_at(Path(str(variables.mq_tls_certificate_file)).expanduser())
-        row = {"state": "missing"} if found is None else row_of(found, world.now(), soon_days)
+            certificate = certificate_at(Path(str(variables.mq_tls_certificate_file)).expanduser())
+        row = {"state": "missing"} if certificate is None else row_of(certificate, world.now(), soon_days)
         yield node_row(host.name, instance.name, row)

@@ -18,7 +18,7 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, InventoryOptions):
-    """Which hosts, and what goes."""
+    """Which hosts lose their brokers, and whether their messages go too."""
 
     limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
     data: Annotated[bool, typer.Option("--data", help="Delete messages and identities too.")] = False

@@ -35,13 +35,13 @@ def show(world: World, shape: OutputShape, place: Path) -> int:
 
 
 def row_of(world: World, one: state.DevNode) -> dict[str, Any]:
-    """One broker."""
+    """What is shown of one broker: whether it runs, and what it says of itself."""
     pid = state.running_pid(one)
     row: dict[str, Any] = {"node": one.name, "state": "stopped", "url": f"amqp://127.0.0.1:{one.port}", "pid": pid}
     row |= {"queues": None, "messages": None, "log": str(one.log)}
     if pid is not None:
-        found = look(world, Node(one.name, "default", socket=str(one.socket)), 5)
-        row |= {name: found.get(name) for name in ("state", "queues", "messages")}
+        answer = look(world, Node(one.name, "default", socket=str(one.socket)), 5)
+        row |= {name: answer.get(name) for name in ("state", "queues", "messages")}
     elif one.process_file.exists():
         row["state"] = f"ended: {process.last_words(one)}"
     return row

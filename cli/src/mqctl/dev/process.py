@@ -26,10 +26,10 @@ POLL_S = 0.05
 def broker_program() -> str:
     """`mqbroker`: the one beside this Python, else the one on the PATH."""
     beside = Path(sys.executable).parent / "mqbroker"
-    found = str(beside) if beside.exists() else shutil.which("mqbroker")
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which("mqbroker")
+    if program is None:
         raise CommandError("mqbroker is not installed beside mqctl", "pip install mqbroker")
-    return found
+    return program
 
 
 def options_text(one: DevNode, port: int) -> str:

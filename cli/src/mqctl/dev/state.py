@@ -77,8 +77,8 @@ def folder(environ: Mapping[str, str], named: Path | None) -> Path:
 
 def nodes(place: Path) -> list[DevNode]:
     """All nodes there, by number."""
-    found = [DevNode(one.parent.name, one.parent) for one in place.glob("dev-*/broker.toml")]
-    return sorted(found, key=lambda one: int(one.name.removeprefix("dev-")))
+    brokers = [DevNode(one.parent.name, one.parent) for one in place.glob("dev-*/broker.toml")]
+    return sorted(brokers, key=lambda one: int(one.name.removeprefix("dev-")))
 
 
 def node(place: Path, number: int) -> DevNode:

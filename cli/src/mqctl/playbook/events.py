@@ -198,9 +198,9 @@ def reason_of(result: Mapping[str, Any]) -> str:
 def findings_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings of the preflight role in a result: as a fact or as a value of its own."""
     for place in (result, facts_of(result)):
-        found = place.get(FINDINGS)
-        if isinstance(found, list):
-            return [dict(one) if isinstance(one, Mapping) else {"message": str(one)} for one in found]
+        findings = place.get(FINDINGS)
+        if isinstance(findings, list):
+            return [dict(one) if isinstance(one, Mapping) else {"message": str(one)} for one in findings]
     return []
 
 

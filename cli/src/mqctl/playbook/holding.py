@@ -39,12 +39,14 @@ def let_go(world: World, cluster: InventoryCluster, state: RunState) -> None:
     held = {one.name: one for one in state.hosts.values() if one.held_as or one.doing}
     hosts = [one for one in cluster.hosts if one.name in held]
     try:
-        for host, found in on_each(hosts, lambda one: _give_back(world, one, holder, is_sure=not held[one.name].doing)):
-            if isinstance(found, CommandError):
+        for host, outcome in on_each(
+            hosts, lambda one: _give_back(world, one, holder, is_sure=not held[one.name].doing)
+        ):
+            if isinstance(outcome, CommandError):
                 world.note(
-                    f"{host.name}: it stays held for this run, as it could not be given back: {found.what}; {REMEDY}"
+                    f"{host.name}: it stays held for this run, as it could not be given back: {outcome.what}; {REMEDY}"
                 )
-            elif found == "busy":
+            elif outcome == "busy":
                 world.note(f"{host.name}: a task is still under way there, so it stays held for this run; {REMEDY}")
     except KeyboardInterrupt:
         world.note(f"interrupted: not every host was given back; {REMEDY}")

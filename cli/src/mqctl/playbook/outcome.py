@@ -46,7 +46,7 @@ def carry_out(
 
 
 def report(world: World, state: RunState, shape: OutputShape) -> Exit:
-    """One row per host."""
+    """Write how each host fared, a row for each; the exit code that follows from it."""
     rows = [
         {
             "host": one.name,
@@ -70,8 +70,8 @@ def report_interrupted(
     report(world, state, shape)
     touched = [one for one in cluster.hosts if one.name in state.hosts and state.hosts[one.name].state == "interrupted"]
     nodes = [Node(host.name, instance, host.access) for host in touched for instance in host.instances]
-    for node, found in on_each(nodes, lambda one: look(world, one, INTERRUPTED_LOOK_S)):
-        row = row_of(node, found)
+    for node, outcome in on_each(nodes, lambda one: look(world, one, INTERRUPTED_LOOK_S)):
+        row = row_of(node, outcome)
         note = f", {row['note']}" if row["note"] else ""
         world.note(f"{node.name}: its broker is {row['state']} now{note}")
     count = sum(one.state == "ok" for one in state.hosts.values())

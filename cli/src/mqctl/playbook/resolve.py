@@ -30,26 +30,26 @@ def resolved(
     wanted = {host: names for host, variables in hosts.items() if (names := open_names(variables))}
     if not wanted:
         return {}
-    found: dict[str, dict[str, Any]] = {}
+    resolved: dict[str, dict[str, Any]] = {}
     faults: dict[str, str] = {}
 
     def take(event: dict[str, Any]) -> bool:
         data = event.get("event_data") or {}
         host, result = str(data.get("host", "")), data.get("res") or {}
         if event.get("event") == "runner_on_ok" and "msg" in result:
-            found[host] = dict(zip(wanted[host], result["msg"], strict=True))
+            resolved[host] = dict(zip(wanted[host], result["msg"], strict=True))
         elif event.get("event") == "runner_on_failed":
             faults[host] = reason_of(result)
         return False
 
     with run_folder(world.environ) as folder:
         _run(world, folder, (sources, vault_arguments), wanted, take)
-    missing = sorted(set(wanted) - set(found))
+    missing = sorted(set(wanted) - set(resolved))
     if missing:
         host = missing[0]
         why = faults.get(host, "Ansible gave no value")
         raise UsageError(f"{host}: {', '.join(wanted[host])}: {why}", f"ansible-inventory --host {host}")
-    return found
+    return resolved
 
 
 def _run(

@@ -39,10 +39,10 @@ def batch_of(text: str) -> str:
 
 def require_no_hand(changes: Iterable[Change]) -> None:
     """Refuses what roles would refuse in the middle: what a person has to see to first. Raises CommandError."""
-    found = [f"{one.host}: {one.what}: {one.before}, {one.action}" for one in changes if one.action in BY_HAND]
-    if found:
+    by_hand = [f"{one.host}: {one.what}: {one.before}, {one.action}" for one in changes if one.action in BY_HAND]
+    if by_hand:
         raise CommandError(
-            f"{'; '.join(found)}; nothing was changed on any host",
+            f"{'; '.join(by_hand)}; nothing was changed on any host",
             "mqctl plan, when that is put right, or leave the host out with --limit",
         )
 
