@@ -26,6 +26,9 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
 NAMED = re.compile(r"((?:[\w.@-]+/)+(?:[\w.@-]+)?|[\w-]+\.(?:py|toml|yml|md))(?::([A-Za-z_][\w.]*))?")
 # What has the form of a path and is made elsewhere: by a rollout on hosts, or by the user.
 NOT_OURS = {"broker.toml", "inventory.yml", "NNNN-name.yml"}
+# What mqctl says of a task that changed something: `mq1: changed: broker: Write the unit and the options`.
+CHANGED = re.compile(r"^ +\S+: changed: (\w+): (.+?) *$", re.MULTILINE)
+TASK = re.compile(r"^ *- name: (.+)$", re.MULTILINE)
 NAMING = (
     "docs/ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -84,6 +87,21 @@ def named_faults(text: str) -> list[str]:
 
 
 @cache
+def task_faults(text: str) -> list[str]:
+    """Tasks in output that is shown which their role does not have."""
+    shown = dict.fromkeys(CHANGED.findall(text))
+    return [f"role {role} has no task {task!r}" for role, task in shown if task not in tasks_of(role)]
+
+
+@cache
+def tasks_of(role: str) -> frozenset[str]:
+    """Names of all tasks of a role."""
+    files = sorted((ROOT / "roles" / role).glob("tasks/**/*.yml")) + sorted(
+        (ROOT / "roles" / role).glob("handlers/*.yml")
+    )
+    return frozenset(name.strip("'\"") for file in files for name in TASK.findall(file.read_text(encoding="utf-8")))
+
+
 def names_in(file: Path) -> set[str]:
     """Functions, classes, methods and constants of a module."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -112,6 +130,18 @@ def test_links_lead_somewhere(name: str) -> None:
 @pytest.mark.parametrize("name", NAMING)
 def test_named_files_exist(name: str) -> None:
     assert named_faults((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", documents())
+def test_tasks_in_shown_output_are_those_of_their_roles(name: str) -> None:
+    assert task_faults((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_a_task_that_no_role_has_is_found() -> None:
+    shown = ("broker: Let systemd do it", "broker: Let it do systemd", "no: Go")
+    text = "".join(f"    mq1: changed: {each}\n" for each in shown)
+    faults = ["role broker has no task 'Let it do systemd'", "role no has no task 'Go'"]
+    assert task_faults(text) == faults
 
 
 def test_architecture_names_every_room() -> None:
