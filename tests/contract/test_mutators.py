@@ -2,7 +2,7 @@
 
 Which functions those are is read from the source (tests/support/mutators.py), so a new one has no way around this: it
 says so itself, or all that call it do, or it stands in EXEMPT with the reason why what it leaves half done is harmless.
-That what is said is heeded, and in time, is tested where functions run (tests/unit/node/broker/test_containment.py).
+That what is said is heeded, and in time, is tested where functions run (tests/unit/node/amqp/test_containment.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.mutators import ROOMS, Function, files_of, functions, unanswe
 OUTSIDE = frozenset(f"node/broker/broker.py:Broker.{name}" for name in (
     "__init__", "_handlers_of_inputs", "step", "_dispatch", "_seal", "_collect", "_synced",
     "_closed", "_write_blocked", "_done", "_failed", "_disk", "_space", "_certificates_in_use", "_admin",
-    "_admin_closed", "_cluster_key_changed", "_relieve", "_relieve_addresses", "take_options", "take_users",
+    "_admin_closed", "_cluster_key_changed", "take_options", "take_users",
 ))  # fmt: skip
 
 # File, or file:function, and why nobody notices what is left half done.
@@ -40,7 +40,7 @@ EXEMPT: dict[str, str] = {
     "node/values/jobs.py": "requests of administrators",
     "node/broker/chores.py": "whose turn it is",
     "node/values/event_ring.py": "a log",
-    "node/broker/containment.py": "it is what looks",
+    "node/amqp/containment.py": "it is what looks",
     "cluster/discovery/broadcaster.py": "what this node says itself, by its own clock",
     "journal/recovered.py:Recovered.queue_contents": "before the first step",
     "journal/duplicates.py:DuplicateIds.__init__": "before the first step",
@@ -70,7 +70,7 @@ EXEMPT: dict[str, str] = {
     "node/amqp/accepted_peer.py:AcceptedPeer._logged_in": "the connection's own, and a counter",
     "node/amqp/accepted_peer.py:AcceptedPeer._opened": "the connection's own",
     "node/amqp/opening.py:answer": "the connection's own",
-    "node/amqp/opening.py:_greet": "the connection's own",
+    "node/cluster/cluster.py:Cluster.greet": "the connection's own",
     "node/amqp/stealing.py:Stealing.attach": "an entry that goes with its link; the end of another link says so itself",
     "node/broker/termini.py:Termini._producer": "the link's own, which ends with the connection",
 }

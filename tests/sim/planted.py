@@ -22,9 +22,9 @@ from mqbroker.core.address.settings import Settings
 from mqbroker.core.store.store import Store
 from mqbroker.journal.plan import Journal
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.containment import Containment
 from mqbroker.node.amqp.peer import Peer
 from mqbroker.node.broker import termini
-from mqbroker.node.broker.containment import Containment
 
 from tests.sim.histories import Simulation, Verdict
 from tests.sim.world import SimNode

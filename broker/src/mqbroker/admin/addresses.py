@@ -9,8 +9,8 @@ from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.node.amqp.eviction import evict_producers, producers_at
 from mqbroker.node.broker.broker import Broker
+from mqbroker.node.broker.eviction import evict_producers, producers_at
 from mqbroker.node.values.inputs import AdminRequest
 
 

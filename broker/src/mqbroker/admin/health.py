@@ -69,7 +69,7 @@ def of_node(broker: Broker) -> HealthFacts:
         "journal_position": broker.journal.position,
         "synced_position": broker.store.journal.synced_position,
         "node_id": broker.node_id,
-        "has_rival": broker.node_id_conflict.is_there,
+        "has_rival": broker.has_rival,
         "has_yielded": broker.node_id_conflict.has_yielded,
     }
 

@@ -11,7 +11,7 @@ from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.queue.queue import Queue, QueueKind
-from mqbroker.node.amqp import eviction
+from mqbroker.node.broker import eviction
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
 

@@ -1,6 +1,6 @@
 """Whether what a peer sent has changed anything by now that outlives its connection.
 
-`node/broker/containment.py` begins a look where it gives bytes of a peer to those who understand them. Whoever changes
+`node/amqp/containment.py` begins a look where it gives bytes of a peer to those who understand them. Whoever changes
 what others depend on (the journal, the store, queues, what is in delivery, the cluster, whatever a connection leaves
 behind) says so here before it does, so a bug that shows while nothing was touched can end that connection alone.
 

@@ -10,7 +10,6 @@ from mqbroker.base.errors import Refused
 from mqbroker.core.address.permissions import BROKER, CONSUME, Actor
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.node.amqp.clients import join
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Source, Target
 
@@ -38,7 +37,7 @@ class Subscription:
         self.held: list[Segment] = []
         self.ended: list[tuple[str, str]] = []
         self.closed: list[tuple[str, str]] = []
-        join(stage.broker, self)
+        stage.broker.termini.join(self)
 
     @property
     def client(self) -> Client:

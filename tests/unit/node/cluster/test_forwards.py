@@ -343,7 +343,7 @@ def test_who_is_short_of_room_gives_no_credit_and_refuses_nothing() -> None:
     cluster.run()
     assert b.broker.store.queues["orders"].message_count <= 10
     b.broker.store.memory.is_shut = False
-    b.broker._relieve()
+    b.broker.relieve()
     b.step()
     cluster.run()
     consumer.link.grant(100)

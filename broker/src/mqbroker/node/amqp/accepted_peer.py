@@ -26,17 +26,18 @@ from mqbroker.node.values.inputs import ConnectionAccepted
 from mqbroker.node.values.login_delays import LoginOrigin
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
 
 LATE_NS: Final = 1000 * NS_PER_MS  # that a peer still has to open when its turn has come
 
 
 class AcceptedPeer(Peer):
-    """See the module's docstring."""
+    """See the module's docstring. `acceptor`: the node, as those see it who come to its listeners."""
 
-    __slots__ = ("_held", "accepted", "hello", "listener")
+    __slots__ = ("_held", "accepted", "acceptor", "hello", "listener")
 
-    def __init__(self, broker: Broker, accepted: ConnectionAccepted, listener: ListenerOptions) -> None:
+    def __init__(self, broker: AcceptingBroker, accepted: ConnectionAccepted, listener: ListenerOptions) -> None:
+        self.acceptor = broker
         self.accepted = accepted
         self.listener = listener
         self.hello: Hello | None = None  # of a node of our cluster
@@ -112,7 +113,7 @@ class AcceptedPeer(Peer):
         super().on_time(now_ns)
 
     def _derive(self, event: SaslDerive) -> None:
-        self.broker.logins.check(self, event)
+        self.acceptor.logins.check(self, event)
 
     def _logged_in(self, event: LoggedIn) -> None:
         self.user = event.user
@@ -165,19 +166,19 @@ class AcceptedPeer(Peer):
         opening.answer(self)
 
     def _attaching(self, event: Attaching) -> None:
-        self.broker.termini.attach(self, event)
+        self.acceptor.attach(self, event)
 
     def tell_failure(self, condition: str, why: str) -> None:
         """Nodes dial again and again, so that of those is told once in a while, with how often it was."""
         if self.listener.kind == "cluster":
             host = self.far.rpartition(":")[0]
-            self.broker.cluster.failures.tell(host, 1, condition=condition, why=why)
+            self.acceptor.failures.tell(host, 1, condition=condition, why=why)
         else:
             super().tell_failure(condition, why)
 
     def _dead(self, event: Dead) -> None:
         self._release_held(is_told=False)
-        self.broker.containers.release(self)
+        self.acceptor.containers.release(self)
         super()._dead(event)
         self.broker.store.quotas.parted(self.conn)
 

@@ -10,13 +10,6 @@ from mqbroker.amqp.links import LinkBase, SenderLink
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Client, Queue
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
-
-
-def join(broker: Broker, client: Client) -> None:
-    """It gets messages of its queue from now on, and is watched where the address wants that."""
-    broker.store.join(client.queue, client)
-    broker.termini.slow_consumers.watch(client.queue)
 
 
 def client_on(link: LinkBase) -> Client | None:

@@ -14,7 +14,6 @@ from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.node.amqp.downloads import Download
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.large_file import Large
-from mqbroker.wire.performatives import Received
 from mqbroker.wire.run import Run, payload_with_count
 from mqbroker.wire.sections import Header, decode_header
 
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.wire.performatives import Source
 
-# What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
-# that do not read at all must not cost a thousand times what a fast one needs.
-OUT_BYTES_MIN: Final = 256 << 10
-OUT_BYTES_MAX: Final = 4 << 20
 EMPTY_HEADER: Final = encode_composite(Header())  # what a message without one means (AMQP 1.0 §3.2.1)
 
 
@@ -69,6 +64,11 @@ class LinkConsumer:
     @property
     def client(self) -> Client | None:
         """It takes messages for a connection."""
+        return self
+
+    @property
+    def consumer(self) -> LinkConsumer | None:
+        """The same, for those who attached its link."""
         return self
 
     @property
@@ -146,10 +146,9 @@ class LinkConsumer:
         return self.queue not in store.dirty and self.is_served and not store.paging.is_due(self.queue)
 
     def detached(self, peer: Peer, event: Detached) -> None:
-        """The link is over, and with it perhaps the queue."""
+        """The link is over. What becomes of the queue is said where links are attached (termini.py)."""
         if self.download is not None:
             self.download.end()
-        peer.broker.termini.consumer_detached(peer, self)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -251,13 +250,6 @@ class LinkConsumer:
         run, index, count = segment.run, segment.start, segment.n
         sizes = (run.message_bytes(each) for each in range(index, index + count))
         return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
-
-
-def outcome_of(link: SenderLink, said: Any) -> Any:
-    """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
-    if said is not None and not isinstance(said, Received):
-        return said
-    return link.end.default_outcome if link.end is not None else None
 
 
 def _altered(run: Run, index: int, deliveries: int, first_key: str) -> list[bytes | memoryview]:

@@ -8,7 +8,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peer import Peer
 
 SOLE_CONNECTION: Final = Symbol("sole-connection-for-container")
 
@@ -17,9 +17,9 @@ class Containers:
     """Which connection has which name for itself alone. A connection that does not ask shares its name with any."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, AcceptedPeer] = {}
+        self._owners: dict[str, Peer] = {}
 
-    def claim(self, peer: AcceptedPeer) -> bool:
+    def claim(self, peer: Peer) -> bool:
         """Whether the peer may open. False: somebody has the name that it wants for itself."""
         opened = peer.connection.peer_open
         if opened is None or SOLE_CONNECTION not in (opened.desired_capabilities or ()):
@@ -31,7 +31,7 @@ class Containers:
         self._owners[opened.container_id] = peer
         return True
 
-    def release(self, peer: AcceptedPeer) -> None:
+    def release(self, peer: Peer) -> None:
         """The peer is gone, its name is free."""
         LOOK.has_touched = True
         if self._owners.get(peer.container_id) is peer:

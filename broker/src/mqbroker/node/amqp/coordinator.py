@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
-from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink
+from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
+from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import SessionState
 from mqbroker.amqp.unsettled import Taken
@@ -26,15 +26,12 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
-from mqbroker.node.amqp.consumer import outcome_of
-from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd
 from mqbroker.node.amqp.malformed import CONDITION, end_link
+from mqbroker.node.amqp.settlements import outcome_of
 from mqbroker.node.values.ending import Ending
 from mqbroker.node.values.open_transaction import Enlistment, OpenTransaction, Settlement, segment_of
 from mqbroker.wire.performatives import (
     Accepted,
-    Attach,
-    Coordinator,
     Declare,
     Declared,
     Discharge,
@@ -48,37 +45,9 @@ from mqbroker.wire.scan import VALUE, scan_sections, section_at
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
 
-CREDIT = 100  # declares and discharges; granted whatever the memory holds, because discharges make room
-REQUEST_SIZE_MAX = 16 * 1024  # bytes of a message to the coordinator
-CAPABILITIES = tuple(
-    map(Symbol, ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"))
-)  # fmt: skip
-REJECTED_NAME = "amqp:rejected:list"
 UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
-
-
-class CoordinatorEnd(ReceivingEnd):
-    """Takes in what is asked of the coordinator. `can_reject`: the source supports the outcome rejected."""
-
-    __slots__ = ("can_reject",)
-
-    fixed_credit = CREDIT
-    request_size_max = REQUEST_SIZE_MAX
-
-    def __init__(self, attach: Attach) -> None:
-        outcomes = attach.source.outcomes if attach.source is not None else None
-        self.can_reject = outcomes is None or REJECTED_NAME in outcomes
-
-    def incoming(self, peer: Peer, event: Incoming) -> None:
-        """Requests came."""
-        peer.transactions.requested(event)
-
-    def detached(self, peer: Peer, event: Detached) -> None:
-        """The transactions that were declared on the link go with it."""
-        peer.transactions.coordinator_detached(event.link)
 
 
 class Transactions:
@@ -283,7 +252,7 @@ class Transactions:
             self._refuse(event, _unknown(txn_id))
             return
         if transaction.work.is_open:
-            self._take_in(transaction, link.end, run)
+            self._take_in(transaction, link, run)
         failure = transaction.work.failure
         if not is_settled:
             outcome = Accepted() if failure is None else Rejected(error=_told(_provisional(failure)))
@@ -309,7 +278,8 @@ class Transactions:
             state = Rejected(error=_told(refused))
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
-    def _take_in(self, transaction: OpenTransaction, end: ReceivingEnd, run: Run) -> None:
+    def _take_in(self, transaction: OpenTransaction, link: ReceiverLink, run: Run) -> None:
+        end = link.end
         place = end.place_of(run)
         address, routing = place
         limit = self._broker.options.limits.transactions_per_connection_max_size_bytes
@@ -442,16 +412,6 @@ class Transactions:
         if not self._endings:
             return self._ongoing.values()
         return dict.fromkeys([*self._ongoing.values(), *(each.transaction for each in self._endings)])
-
-
-def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:
-    """A peer asks for a link to the coordinator."""
-    if not isinstance(attach.target, Coordinator):
-        return None
-    LOOK.has_touched = True
-    link.run_max = FEW_MAX
-    peer.connection.is_transactional = True
-    return MadeEnd(CoordinatorEnd(attach), Coordinator(capabilities=CAPABILITIES))
 
 
 def _request_in(payload: bytes) -> Declare | Discharge:

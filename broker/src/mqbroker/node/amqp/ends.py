@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.permissions import Actor
     from mqbroker.core.queue.meter import Meter
     from mqbroker.core.queue.queue import Client
+    from mqbroker.node.amqp.consumer import LinkConsumer
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.wire.run import Run
 
@@ -122,6 +123,11 @@ class SendingEnd(Protocol):
     @property
     def client(self) -> Client | None:
         """The consumer of a queue that it is."""
+        return None
+
+    @property
+    def consumer(self) -> LinkConsumer | None:
+        """The same, for those who attached its link."""
         return None
 
     @property

@@ -7,7 +7,7 @@ time, beyond which downloads wait for their turn. Source: docs/adr/0009-large-me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mqbroker.amqp.links import Partials
 from mqbroker.base.look import LOOK
@@ -17,8 +17,7 @@ from mqbroker.node.values.completions import Completion
 from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.downloads import Download
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 UPLOAD_BYTES_MAX = 1 << 20  # of one connection on their way to files
 GATHERED_BYTES_MAX = 1 << 20  # of one connection that wait to be written together
@@ -36,6 +35,23 @@ class FilePiece(NamedTuple):
     chunks: tuple[bytes, ...]
 
 
+class LargeReader(Protocol):
+    """Whoever reads a large message out of its file, a piece at a time."""
+
+    @property
+    def conn(self) -> int:
+        """The connection that it goes to."""
+
+    def pump(self) -> None:
+        """Go on as far as window and transport let."""
+
+    def wanted(self, size_max: int) -> tuple[int, int, int]:
+        """File, offset and size of the piece to read."""
+
+    def came(self, data: bytes) -> None:
+        """A piece was read."""
+
+
 def kept_bytes_max(limits: LimitOptions) -> int:
     """Bytes up to which a large message may stay in memory, and all that a connection has not finished with it."""
     if not 0 <= limits.amqp_min_large_message_size_bytes < limits.max_message_size_bytes:
@@ -46,17 +62,17 @@ def kept_bytes_max(limits: LimitOptions) -> int:
 class LargeMessages:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker, files: Mapping[int, int]) -> None:
+    def __init__(self, broker: BaseBroker, files: Mapping[int, int]) -> None:
         self._broker = broker
         self._files = broker.store.large
         LOOK.has_touched = True
         self._files.delete = self._delete
         self._reading_count = 0
-        self._reads_due: dict[Download, None] = {}
+        self._reads_due: dict[LargeReader, None] = {}
         self._when_finished: list[Callable[[], None]] = []
         self.writing_bytes = 0
         self.finishing_count = 0
-        self.downloads: dict[Download, None] = {}
+        self.downloads: dict[LargeReader, None] = {}
         self.partials = Partials()
         self.gathered_bytes_max = GATHERED_BYTES_MAX
         for file in self._files.begin_above(files):
@@ -120,7 +136,7 @@ class LargeMessages:
         else:
             action()
 
-    def read(self, download: Download) -> None:
+    def read(self, download: LargeReader) -> None:
         """Read the next piece for a download, now or when it is its turn."""
         LOOK.has_touched = True
         if self._reading_count >= READS_MAX:
@@ -141,15 +157,14 @@ class LargeMessages:
         effect_id = self._broker.completions.expect(came)
         self._broker.effects.append(ReadLarge(effect_id, file, offset, size_bytes))
 
-    def forget(self, download: Download) -> None:
+    def forget(self, download: LargeReader) -> None:
         """It has ended."""
         LOOK.has_touched = True
         self.downloads.pop(download, None)
         self._reads_due.pop(download, None)
 
-    def pump(self) -> None:
+    def pump(self, touched: Mapping[int, object]) -> None:
         """Downloads of connections that were heard of go on where they can."""
-        touched = self._broker.touched
         for download in list(self.downloads):
             if download.conn in touched:
                 download.pump()

@@ -17,12 +17,11 @@ from mqbroker.node.values.effects import Derive
 from mqbroker.node.values.login_delays import LoginOrigin, network_of
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 
-def login_key(peer: AcceptedPeer, user: str) -> LoginOrigin:
+def login_key(peer: Peer, user: str) -> LoginOrigin:
     """By what failures are counted."""
     return network_of(peer.far), user
 
@@ -30,11 +29,11 @@ def login_key(peer: AcceptedPeer, user: str) -> LoginOrigin:
 class Logins:
     """Those under way. Bounded by the number of connections, each of which waits for one check at most."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BaseBroker) -> None:
         self._broker = broker
         self._shared: dict[bytes, list[Peer]] = {}  # tag of a password that is checked -> who waits for that
 
-    def check(self, peer: AcceptedPeer, event: SaslDerive) -> None:
+    def check(self, peer: Peer, event: SaslDerive) -> None:
         """Have the password checked, if that takes a key."""
         broker = self._broker
         LOOK.has_touched = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
@@ -13,10 +13,8 @@ from mqbroker.amqp.redirect import (
     place_of,
     redirect_info,
 )
-from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED, WHY
 from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.amqp.containers import SOLE_CONNECTION
-from mqbroker.node.values.handshake import hello_of
 from mqbroker.wire.frames import HEADER_SIZE
 from mqbroker.wire.performatives import Open, encode
 from mqbroker.wire.types import Symbol
@@ -24,6 +22,8 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
+# Properties of an open for a node of the cluster, and why it may not stay: the condition, and words.
+Greeting: TypeAlias = "tuple[dict[Symbol, Any], tuple[str, str] | None]"
 IDLE_TIME_OUT_MS_MIN: Final = 50  # what we announce ourselves at the least, half of the smallest idle-timeout-ms
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
@@ -34,16 +34,16 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     beforehand. Where its router does not know yet, nothing is sent, and it is held. `is_late`: it has been.
     """
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
-    verdict = peer.broker.routing.route(peer, is_late=is_late)
+    verdict = peer.acceptor.route(peer, is_late=is_late)
     if verdict is None:
         connection.is_held, peer.due_ns = True, 0
         peer.pause_if_needed()
         return
-    greeting, refusal = _greet(peer) if (hurry := _hurry(peer)) is None else ({}, hurry)
+    greeting, refusal = peer.acceptor.greet(peer) if (hurry := _hurry(peer)) is None else ({}, hurry)
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
-    is_second = goes_on and not peer.broker.containers.claim(peer)
+    is_second = goes_on and not peer.acceptor.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
-    elsewhere = peer.broker.cluster.failover_list
+    elsewhere = peer.acceptor.failover_list
     if servers := elsewhere.servers(listener):
         properties[FAILOVER_SERVER_LIST] = servers
     if is_second or not goes_on:
@@ -93,31 +93,6 @@ def _hurry(peer: AcceptedPeer) -> tuple[str, str] | None:
         "amqp:not-allowed",
         f"idle-time-out {wanted_ms} ms is below {IDLE_TIME_OUT_MS_MIN} ms, the least that is kept",
     )
-
-
-def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:
-    """What we say of ourselves where a node of the cluster opens the connection, and why it may not: how, and words."""
-    opened = peer.connection.peer_open
-    hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
-    if hello is None:
-        return {}, None
-    broker = peer.broker
-    ours = broker.cluster.answer_to(hello)
-    if ours is None:
-        why = f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
-        return {}, ("amqp:not-found", why)
-    is_rival = hello.node_id == broker.node_id and hello.boot_id != broker.boot_id
-    if is_rival:
-        broker.node_id_conflict.met(hello, peer.far)
-    if broker.node_id_conflict.has_yielded:
-        return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
-    if broker.cluster.is_deposed(hello.node_id, hello.term):
-        return {}, (NOT_ALLOWED, DEPOSED)
-    peer.hello = hello
-    if hello.ttl_ms:
-        peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
-    broker.cluster.heard_of(hello)
-    return ours._replace(ttl_ms=0).properties, None
 
 
 def resume(peer: AcceptedPeer) -> None:

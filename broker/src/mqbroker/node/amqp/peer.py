@@ -41,7 +41,6 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Origin
 from mqbroker.core.address.permissions import Actor
-from mqbroker.node.amqp.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.amqp.coordinator import Transactions
 from mqbroker.node.amqp.settlements import take_back, take_outcomes
 from mqbroker.node.amqp.uploads import Uploads
@@ -50,9 +49,13 @@ from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
 
 LINGER_MS: Final = 500
+# What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
+# that do not read at all must not cost a thousand times what a fast one needs.
+OUT_BYTES_MIN: Final = 256 << 10
+OUT_BYTES_MAX: Final = 4 << 20
 
 
 class Patience(NamedTuple):
@@ -72,7 +75,7 @@ class Peer(ABC):
         "temporary", "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
+    def __init__(self, broker: AmqpBroker, conn: int, far: str, patience: Patience) -> None:
         """`far`: where the other end is, for people."""
         self.broker = broker
         self.conn = conn
@@ -233,7 +236,7 @@ class Peer(ABC):
         """Read or not, by what is on its way to the disk, or waits."""
         is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
         is_behind = self.is_full or self.uploads.is_behind
-        self.pause(is_journal_full or is_behind or self.broker.routing.is_waiting(self))
+        self.pause(is_journal_full or is_behind or self.broker.holds_back(self))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -348,7 +351,7 @@ class Peer(ABC):
         if meter is not None and meter.is_blocking:
             link.is_starved = True
             meter.waiting[link] = self
-        elif self.broker.may_grant_at(end):
+        elif self.broker.may_grant or (end.takes_when_full and self.broker.takes_in):
             credit = self.broker.options.limits.link_credit
             link.grant(credit if meter is None else meter.credit(credit))
             self.touch()
@@ -376,7 +379,7 @@ class Peer(ABC):
             self.broker.starved.pop(link, None)
         if link.end is not None:
             link.end.detached(self, event)
-        self.broker.termini.detached(self, link)
+        self.broker.link_detached(self, link)
         if isinstance(link, SenderLink):
             link.end = None  # each would keep the other one for ever
 
@@ -389,7 +392,7 @@ class Peer(ABC):
             self.tell_failure(event.condition, event.description[:200])
         LOOK.has_touched = True
         self.due_ns = 0
-        self.broker.termini.ended(self, self.connection)
+        self.broker.scope_ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = CloseConnection(self.conn, LINGER_MS)
@@ -418,7 +421,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Detached: Peer._detached,
     WorkDone: lambda _peer, event: event.then(),
     LinksLeft: lambda peer, _event: peer.broker.turns.parts(peer),
-    Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
+    Ended: lambda peer, event: peer.broker.scope_ended(peer, event.session),
     Dead: Peer._dead,
 }
 """One handler for each kind of event that is the same whoever opened the connection."""

@@ -16,7 +16,7 @@ from mqbroker.wire.frame_count import FrameCount
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import ListenerOptions
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
     from mqbroker.node.values.inputs import ConnectionAccepted
 
 
@@ -65,7 +65,7 @@ class RatedPeer(AcceptedPeer):
 
     __slots__ = ("_rate",)
 
-    def __init__(self, broker: Broker, accepted: ConnectionAccepted, listener: ListenerOptions) -> None:
+    def __init__(self, broker: AcceptingBroker, accepted: ConnectionAccepted, listener: ListenerOptions) -> None:
         super().__init__(broker, accepted, listener)
         self._rate = FrameRate(self, listener.frames_per_second_max)
 

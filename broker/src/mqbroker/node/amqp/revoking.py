@@ -18,12 +18,12 @@ from mqbroker.wire.performatives import Close
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Client
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
 
 NAME_SIZE_MAX = 200  # characters of a link's name in a notice
 
 
-def revoke(broker: Broker) -> Iterator[int]:
+def revoke(broker: AmqpBroker) -> Iterator[int]:
     """Look at everybody who came in: close connections whose user is gone, end consumers that may not receive.
 
     There may be very many, so each connection, link and queue is a piece, which yields what it cost, in units of
@@ -64,7 +64,7 @@ def _looked_at(peer: AcceptedPeer) -> Iterator[int]:
             yield work.LOOKED_AT
 
 
-def _ended(broker: Broker, client: Client) -> Iterator[int]:
+def _ended(broker: AmqpBroker, client: Client) -> Iterator[int]:
     """If it would not be let in now. The end of another one may have ended it."""
     refused = client.refusal() if client.is_there else None
     if refused is not None:

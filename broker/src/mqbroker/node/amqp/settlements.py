@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.states import MAPPED
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.store.outcomes import apply_outcome
-from mqbroker.node.amqp.consumer import outcome_of
 from mqbroker.node.values.open_transaction import segment_of
-from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.performatives import Received, Rejected
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Returned, Settled
+    from mqbroker.amqp.links import SenderLink
     from mqbroker.node.amqp.peer import Peer
+
+
+def outcome_of(link: SenderLink, said: Any) -> Any:
+    """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
+    if said is not None and not isinstance(said, Received):
+        return said
+    return link.end.default_outcome if link.end is not None else None
 
 
 def take_outcomes(peer: Peer, event: Settled) -> None:

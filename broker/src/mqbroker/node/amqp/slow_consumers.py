@@ -18,7 +18,7 @@ from mqbroker.core.queue.queue import Client, Queue
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import AddressSettings
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 NS_PER_S: Final = 1_000_000_000
 UNIT_S: Final = {
@@ -77,7 +77,7 @@ class Watch:
 class SlowConsumers:
     """The watches of all queues that have consumers, at addresses that want it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BaseBroker) -> None:
         self._broker = broker
         self._watches: dict[Queue, Watch] = {}
 

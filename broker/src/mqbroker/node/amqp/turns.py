@@ -27,8 +27,8 @@ from mqbroker.node.values.inputs import ConnectionAccepted
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
     from mqbroker.core.queue.queue import Queue
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
 
 # In units of amqp/work.py, in a step.
 CALM_WORK: Final = 200
@@ -64,7 +64,7 @@ class Coming:
 class Turns:
     """The line, in the order of the next turns. Bounded by the number of connections."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AmqpBroker) -> None:
         self._broker = broker
         self.left = STEP_WORK  # of this step, for those who are calm
         self.parting: dict[int, Peer] = {}  # links of theirs are over and not all handed back
@@ -213,7 +213,7 @@ class Turns:
 
     def _admit(self, coming: Coming) -> None:
         conn = coming.accepted.conn
-        self._broker.containment.admit(coming.accepted)
+        self._broker.admit(coming.accepted)
         peer = self._broker.peers.get(conn)
         if peer is None:
             self._gone.pop(conn, None)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Bug
-from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.compare import in_force
@@ -26,16 +24,10 @@ from mqbroker.core.store.commits import Commits
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.amqp.containers import Containers
-from mqbroker.node.amqp.ends import ReceivingEnd
 from mqbroker.node.amqp.large_messages import LargeMessages
-from mqbroker.node.amqp.logins import Logins
-from mqbroker.node.amqp.peer import Peer
-from mqbroker.node.amqp.turns import CALM_WORK, RECENT_NS, Turns, watch
+from mqbroker.node.amqp.turns import CALM_WORK, RECENT_NS, watch
 from mqbroker.node.broker.chores import Chores
-from mqbroker.node.broker.containment import Containment
 from mqbroker.node.broker.deployment import deploy
-from mqbroker.node.broker.draining import end_drains
 from mqbroker.node.broker.local import LocalSessions
 from mqbroker.node.broker.loss_watch import LossWatch
 from mqbroker.node.broker.quota_watch import QuotaWatch
@@ -45,6 +37,7 @@ from mqbroker.node.broker.surroundings import NodeSurroundings
 from mqbroker.node.broker.termini import Termini
 from mqbroker.node.cluster.canary import Canaries
 from mqbroker.node.cluster.cluster import Cluster
+from mqbroker.node.cluster.cluster_broker import ClusterBroker
 from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
@@ -52,11 +45,17 @@ from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
-from mqbroker.node.values.base_broker import BaseBroker
 from mqbroker.node.values.batch import Batch
-from mqbroker.node.values.effects import CloseConnection, DeleteSegment, Effect, Send
+from mqbroker.node.values.effects import DeleteSegment, Effect, Send
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.node_states import NodeState
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.events import Attaching
+    from mqbroker.amqp.links import LinkBase
+    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.terminus_expiry import Scope
 
 # What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
 # several queues have some, as those who wait for a message of one would wait for all of the other's.
@@ -91,48 +90,37 @@ class Setup:
     observers: tuple[MessageObserver, ...] = ()
 
 
-class Broker(BaseBroker):
+class Broker(ClusterBroker):
     """One node: everything below `io/`, behind one function."""
 
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         super().__init__(options, recovered, (setup.node_id, setup.boot_id, setup.secret), at)
         self.offered = options  # as the file of options says by now
-        self.logins = Logins(self)
         self.cluster = Cluster(self, setup.cluster_key)
         self.accounts = Accounts(setup.users, setup.secret, self.cluster.verifier)
-        self.containment = Containment(self)
-        self.peers: dict[int, Peer] = {}
-        around = NodeSurroundings(self)
+        self.local = LocalSessions(self)
+        around = NodeSurroundings(self, self.local)
         self.store = Store(options.limits, options.address_settings, self.journal, around, at)
         for each in setup.observers:
             self.store.observe_messages(each)
         self.store.load(recovered, setup.large_files)
         self.commits = Commits(self.store)
-        self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.chores = Chores(self)
+        self.chores = Chores(self, [self.store.overdue, self.store.remains, self.reloads])
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
-        self.termini = Termini(self)
-        self.stopping = Stopping(self)
-        self.touched: dict[int, Peer] = {}
-        self.starved: dict[ReceiverLink, Peer] = {}
-        self.draining: dict[SenderLink, Peer] = {}
-        self.closing: dict[int, CloseConnection] = {}
-        self.turns, self._several_until_ns = Turns(self), 0  # so long several queues count as having messages
+        self.termini, self.stopping = Termini(self), Stopping(self)
+        self._several_until_ns = 0  # so long several queues count as having messages
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
-        self.containers = Containers()
-        self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._operations = setup.operations
-        self.listeners = {listener.name: listener for listener in options.listeners}
         self.large = LargeMessages(self, setup.large_files)
-        self.node_id_conflict, self.canaries = NodeIdConflict(self), Canaries(self)
-        self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
-        self.routing = ConnectionRouting(self, recovered)
-        self.grouping: GroupingHandler | None = None
-        self.gate: GroupGate | None = None  # where senders wait for it
+        self.node_id_conflict, self.canaries = NodeIdConflict(self, self.cluster.withdraw), Canaries(self)
+        self.discovery = Discovery(self, self.node_id_conflict, setup.cluster_key)
+        self.routing = ConnectionRouting(self, self.discovery, self.cluster.others_of, recovered)
+        self.grouping = None
         if options.grouping_handler.type:
-            self.grouping = GroupingHandler(self, options.grouping_handler, recovered)
+            connections = self.cluster.connections.values
+            self.grouping = GroupingHandler(self, options.grouping_handler, recovered, connections)
             self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
         self._handlers = self._handlers_of_inputs()
         list(deploy(self, options, []))  # all pieces of it
@@ -149,7 +137,7 @@ class Broker(BaseBroker):
             given.Done: self._done,
             given.Failed: self._failed,
             given.UnsyncedBytes: self._disk,
-            given.Datagram: self.containment.heard,
+            given.Datagram: self._heard,
             given.Slipped: self.containment.slipped,
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
@@ -180,17 +168,17 @@ class Broker(BaseBroker):
         if self.store.memory.is_tight:
             self.store.retroactive.make_room()
         if self.starved:
-            self._relieve()
+            self.relieve()
         more = self.chores.run() or more
         more = self.jobs.run(is_held=self.is_disk_full, is_running=self.is_running) or more
         if self.large.downloads:
-            self.large.pump()
-        more = self.cluster.failover_list.tell() or more
+            self.large.pump(self.touched)
+        more = self.failover_list.tell() or more
         more = self._dispatch() or more
         if self.store.ended:
             self.termini.end_queues()
         if self.store.meters.roomy:
-            self._relieve_addresses()
+            self.relieve_addresses()
         self.local.finish()
         if self.store.paging.queues:
             self.store.paging.run()
@@ -227,7 +215,7 @@ class Broker(BaseBroker):
                     self._several_until_ns = now_ns + RECENT_NS
                 busy = queue
         if self.draining:
-            end_drains(self)
+            self.end_drains()
         for peer in list(self.touched.values()):
             peer.handle_events()  # a delivery may have ended its link: what that had goes to others
         if self.next_turn:
@@ -301,13 +289,6 @@ class Broker(BaseBroker):
         if not self.turns.gone(given_.conn, given_.why):
             self.cluster.closed(given_)
 
-    def forget(self, peer: Peer) -> None:
-        """A connection is gone, and all that it sent was taken in."""
-        LOOK.has_touched = True
-        del self.peers[peer.conn]
-        self.touched.pop(peer.conn, None)
-        self.closing.pop(peer.conn, None)
-
     def _write_blocked(self, given_: given.WriteBlocked) -> None:
         peer = self.peers.get(given_.conn)
         if peer is not None:
@@ -326,16 +307,38 @@ class Broker(BaseBroker):
         if self.is_disk_full != was_full:
             for peer in self.peers.values():
                 peer.pause_if_needed()
-        self._relieve()
+        self.relieve()
 
     def _space(self, given_: given.JournalSpace) -> None:
         self.store.memory.is_shut = given_.is_low
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
-        self._relieve()
+        self.relieve()
+
+    def _heard(self, given_: given.Datagram) -> None:
+        self.containment.heard(self.discovery.heard, given_)
 
     def _certificates_in_use(self, given_: given.CertificatesInUse) -> None:
         self.endings = given_.endings
+
+    # -- what the rooms below leave to this one ----------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the node begins anything new; else it is on its way to its end."""
+        return self.stopping.state is NodeState.RUNNING
+
+    def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
+        """A peer asks for a link: accept or refuse that."""
+        self.termini.attach(peer, event)
+
+    def link_detached(self, peer: Peer, link: LinkBase) -> None:
+        """A link is over, and its end knows it."""
+        self.termini.detached(peer, link)
+
+    def scope_ended(self, peer: Peer, scope: Scope) -> None:
+        """A session or a connection is over, and all of its links."""
+        self.termini.ended(peer, scope)
 
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)
@@ -358,34 +361,3 @@ class Broker(BaseBroker):
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
         self.store.quotas.change(options.limits)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the node begins anything new; else it is on its way to its end."""
-        return self.stopping.state is NodeState.RUNNING
-
-    # -- room ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def may_grant(self) -> bool:
-        """Whether publishers may be given credit."""
-        return self.store.memory.has_room and not self.is_disk_full and self.is_running
-
-    def may_grant_at(self, end: ReceivingEnd) -> bool:
-        """The same for those who send to one end: where an address pages, that needs no room in memory."""
-        return self.may_grant or (end.takes_when_full and not self.is_disk_full and self.is_running)
-
-    def _relieve(self) -> None:
-        """Give credit to those who waited for room."""
-        if self.starved and self.may_grant:
-            starved, self.starved = self.starved, {}
-            for link, peer in starved.items():
-                peer.grant(link)
-
-    def _relieve_addresses(self) -> None:
-        """The same for those who waited for room at one address."""
-        roomy, self.store.meters.roomy = self.store.meters.roomy, {}
-        for meter in roomy:
-            waiting, meter.waiting = meter.waiting, {}
-            for link, peer in waiting.items():
-                peer.grant(link)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
 
 
 class Chore(Protocol):
@@ -26,9 +26,9 @@ class Chore(Protocol):
 class Chores:
     """All kinds, the one whose turn it is first."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AmqpBroker, chores: list[Chore]) -> None:
         self._broker: Final = broker
-        self._chores: Final[list[Chore]] = [broker.store.overdue, broker.store.remains, broker.reloads]
+        self._chores: Final = chores
 
     def run(self) -> bool:
         """A piece, where this step has room for one; whether to call again at once.

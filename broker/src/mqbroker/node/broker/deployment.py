@@ -20,7 +20,7 @@ from mqbroker.config.compare import ends
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.diverts import Diverts
-from mqbroker.node.amqp.eviction import evict, evict_producers, evicted
+from mqbroker.node.broker.eviction import evict, evict_producers, evicted
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue

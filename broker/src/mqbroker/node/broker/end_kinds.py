@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mqbroker.node.amqp import coordinator
-from mqbroker.node.cluster import arrival_links, notice_links, relay, topology_links
+from mqbroker.node.amqp import coordinator_end, topology_links
+from mqbroker.node.cluster import arrival_links, notice_links, relay
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     SendingKind: TypeAlias = Callable[[AcceptedPeer, SenderLink, Attach], bool]
 
 RECEIVING: Final[tuple[ReceivingKind, ...]] = (
-    coordinator.end_for,
+    coordinator_end.end_for,
     arrival_links.end_for,
     relay.end_for,
 )

@@ -20,7 +20,7 @@ from mqbroker.node.values.message_json import shown
 from mqbroker.wire.run import Run, single
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 COUNT_MAX: Final = 10_000
@@ -76,7 +76,7 @@ class Receive:
 class LocalSessions:
     """All admin sessions that have something in delivery or wait for it."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AmqpBroker) -> None:
         self._broker = broker
         self._waiting: list[Receive] = []
         self._tags: dict[int, dict[int, tuple[Queue, list[Segment]]]] = {}

@@ -8,7 +8,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.node.values.seldom import Seldom
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 REASON_SIZE_MAX = 400  # a consumer may say why it rejected them
 
@@ -16,7 +16,7 @@ REASON_SIZE_MAX = 400  # a consumer may say why it rejected them
 class LossWatch:
     """Tells of queues that lose messages, or hold on to those that they are to be rid of."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BaseBroker) -> None:
         self._lost = Seldom(broker, "messages-lost", "queue")
         self._held = Seldom(broker, "messages-held", "queue")
         LOOK.has_touched = True

@@ -9,13 +9,13 @@ from mqbroker.core.address.permissions import Actor
 from mqbroker.node.values.seldom import Seldom
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 
 class QuotaWatch:
     """Tells the log who was refused."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BaseBroker) -> None:
         self._refusals = Seldom(broker, "quota-reached", "user")
         quotas = broker.store.quotas
         LOOK.has_touched = True

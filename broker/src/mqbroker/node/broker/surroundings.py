@@ -14,16 +14,18 @@ from mqbroker.node.values.effects import ReadPage
 from mqbroker.node.values.open_transaction import segment_of
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.broker.local import LocalSessions
 
 
 class NodeSurroundings:
     """Asks the broker when it is asked, so its parts need not be there when the store is made."""
 
-    __slots__ = ("_broker", "node_id", "schedule")
+    __slots__ = ("_broker", "_local", "node_id", "schedule")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AmqpBroker, local: LocalSessions) -> None:
         self._broker: Final = broker
+        self._local: Final = local
         self.node_id: Final = broker.node_id
         self.schedule: Final = broker.timers.add
 
@@ -39,7 +41,7 @@ class NodeSurroundings:
                     if taken.token is not None:
                         yield segment_of(taken)
             yield from peer.transactions.in_delivery()
-        yield from self._broker.local.in_delivery()
+        yield from self._local.in_delivery()
 
     def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
         """By an effect, whose failure ends the node."""

@@ -17,10 +17,9 @@ from mqbroker.base.notice import Level
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
 from mqbroker.core.address.permissions import BROKER, BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.address.qualified import queue_at
-from mqbroker.core.queue.queue import Queue
+from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.node.amqp.address_end import AddressEnd
-from mqbroker.node.amqp.clients import join
 from mqbroker.node.amqp.consumer import LinkConsumer
 from mqbroker.node.amqp.ends import MadeEnd, answer_to
 from mqbroker.node.amqp.slow_consumers import SlowConsumers
@@ -35,9 +34,9 @@ from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.amqp.terminus_expiry import Scope
-    from mqbroker.node.broker.broker import Broker
 
 COPY = "copy"
 SHARED = "shared"
@@ -62,7 +61,7 @@ class Terms(NamedTuple):
 class Termini:
     """Answers attaches."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AcceptingBroker) -> None:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
@@ -232,21 +231,29 @@ class Termini:
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             consumer.link.say()
             consumer.peer.touch()
-            join(self._broker, consumer)
+            self.join(consumer)
         else:
             self._end_consumer(consumer)
+
+    def join(self, client: Client) -> None:
+        """It gets messages of its queue from now on, and is watched where the address wants that."""
+        self._broker.store.join(client.queue, client)
+        self.slow_consumers.watch(client.queue)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def detached(self, peer: Peer, link: LinkBase) -> None:
         """A link is gone, and so is a queue that was made for it."""
+        consumer = link.end.consumer if isinstance(link, SenderLink) and link.end is not None else None
+        if consumer is not None:
+            self._consumer_detached(peer, consumer)
         self._stealing.gone(peer, link)
         LOOK.has_touched = True
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
 
-    def consumer_detached(self, peer: Peer, consumer: LinkConsumer) -> None:
+    def _consumer_detached(self, peer: Peer, consumer: LinkConsumer) -> None:
         """A consumer's link is gone, and its queue where that ends with it, or its subscriber closed it for good."""
         link = consumer.link
         LOOK.has_touched = True

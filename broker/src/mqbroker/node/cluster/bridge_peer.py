@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import sasl
@@ -24,7 +25,7 @@ from mqbroker.amqp.events import (
     Settled,
 )
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.links import ROLE_RECEIVER
+from mqbroker.amqp.links import ROLE_SENDER
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
@@ -40,8 +41,8 @@ from mqbroker.node.values.inputs import Connected
 from mqbroker.wire.performatives import Open
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
     from mqbroker.node.cluster.bridge import Bridge
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 FRAME_BYTES: Final = 1 << 20  # one notice fits
 FRAME_BEFORE_OPEN_BYTES: Final = 16 << 10
@@ -53,7 +54,7 @@ class BridgePeer(Peer):
 
     __slots__ = ("_entropy", "bridge", "forwards", "session", "why")
 
-    def __init__(self, broker: Broker, given: Connected, bridge: Bridge) -> None:
+    def __init__(self, broker: ClusterBroker, given: Connected, bridge: Bridge) -> None:
         options = bridge.of.options
         self._entropy = given.entropy
         self.bridge: Bridge = bridge
@@ -66,7 +67,7 @@ class BridgePeer(Peer):
 
     def _connect(self) -> Connection:
         idle_ms, links_max = self.patience.idle_ms, self.broker.options.limits.links_per_session_max
-        login = sasl.SaslClient(CLUSTER_USER, password_of(self.broker.cluster.key), self._entropy, allow_plain=False)
+        login = sasl.SaslClient(CLUSTER_USER, password_of(self.bridge.of.cluster.key), self._entropy, allow_plain=False)
         return Connection(
             ConnectionLimits(FRAME_BYTES, FRAME_BEFORE_OPEN_BYTES, idle_ms, 1, links_max, FRAME_BYTES),
             client=login,
@@ -94,7 +95,7 @@ class BridgePeer(Peer):
     # -- opening -------------------------------------------------------------------------------------------------------
 
     def _derive(self, event: SaslDerive) -> None:
-        self.broker.logins.derive(self, event)
+        self.bridge.of.broker.logins.derive(self, event)
 
     def _logged_in(self, event: LoggedIn) -> None:
         self.connection.open(
@@ -124,7 +125,8 @@ class BridgePeer(Peer):
         self.set_due()
         self.broker.timers.add(self)
         self.bridge.up()
-        notice_links.follow(self, event.session)
+        of = self.bridge.of
+        notice_links.follow(self, event.session, of.options, partial(of.heard, self.bridge))
 
     def beat_ns(self) -> int:
         """We speak at least twice within connection-ttl, whatever the other end wants."""
@@ -148,8 +150,12 @@ class BridgePeer(Peer):
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
+        end = event.link.end
         super()._detached(replace(event, is_orderly=True))
-        if event.link.role is ROLE_RECEIVER and not self.connection.is_dead:
+        if event.link.role is ROLE_SENDER:
+            if end is not None:
+                end.ended(event.error)
+        elif not self.connection.is_dead:
             why = "without a reason" if event.error is None else str(event.error.condition)
             self.close("amqp:illegal-state", f"the link for notices ended: {why}")
 

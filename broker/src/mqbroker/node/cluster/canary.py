@@ -25,8 +25,8 @@ from mqbroker.wire.sections import build_message
 
 if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
-    from mqbroker.node.broker.broker import Broker
     from mqbroker.node.cluster.bridge import Bridge
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 ADDRESS: Final = INTERNAL_PREFIX + "canary"
 RUNS_MAX: Final = 8  # at a time
@@ -110,7 +110,7 @@ class Remover:
 class Canaries:
     """See the module's docstring. `waiting` are the queues of canaries that are under way."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ClusterBroker) -> None:
         self._broker = broker
         self.waiting: dict[Queue, Crossing] = {}
         self._runs: list[CanaryRun] = []

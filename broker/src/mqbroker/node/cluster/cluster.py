@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.notice import Level
-from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED
+from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED, WHY
+from mqbroker.cluster.notices import Member
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.cluster.terms import HighestTerms
 from mqbroker.config.users import UserVerifier
@@ -19,14 +19,13 @@ from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
-from mqbroker.node.cluster.failover_list import FailoverList
 from mqbroker.node.values.credentials import verifier_of
-from mqbroker.node.values.handshake import Hello
+from mqbroker.node.values.handshake import hello_of
 from mqbroker.node.values.inputs import Closed, ClusterKeyChanged, Connected
-from mqbroker.node.values.seldom import Seldom
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.opening import Greeting
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 ANYWHERE = ("", "0.0.0.0", "::")
 
@@ -34,7 +33,7 @@ ANYWHERE = ("", "0.0.0.0", "::")
 class Cluster:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker, key: bytes) -> None:
+    def __init__(self, broker: ClusterBroker, key: bytes) -> None:
         self.broker = broker
         self.key = key
         options = broker.options
@@ -48,12 +47,10 @@ class Cluster:
         local = "" if self.listener is None else self.listener.local_bind_address
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
-        self.failures = Seldom(broker, "connection-failed", "peer", Level.INFO)  # of those who dial us
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
         self._terms = HighestTerms()
-        self.failover_list = FailoverList(self)
 
     def start(self, recovered: Recovered) -> None:
         """Make the connections, once everything else of the node is there."""
@@ -72,7 +69,7 @@ class Cluster:
 
     def changed(self) -> None:
         """Members of the cluster, or links to them, are other ones."""
-        self.failover_list.changed()
+        self.broker.failover_list.changed()
         if self.broker.grouping is not None:
             self.broker.grouping.look()
         self.broker.routing.look()
@@ -87,6 +84,16 @@ class Cluster:
             if not queue.kind.is_internal:
                 watcher.queue_added(queue)
         store.observe_queues(watcher)
+
+    def others_of(self, connection: str) -> list[Member]:
+        """The other members that a connection knows. Connections are made after most else of the node."""
+        found = self.connections.get(connection)
+        return [] if found is None else found.topology.others
+
+    def withdraw(self, why: str) -> None:
+        """This node is none of the cluster any more."""
+        for connection in self.connections.values():
+            connection.withdraw(why)
 
     def stop(self) -> None:
         """The node stops."""
@@ -133,16 +140,29 @@ class Cluster:
 
     # -- those who dial us ---------------------------------------------------------------------------------------------
 
-    def answer_to(self, hello: Hello | None) -> Hello | None:
-        """What we say of ourselves to somebody on a cluster listener; None where that is nobody of ours."""
-        connection = None if hello is None else self.connections.get(hello.connection)
-        return None if connection is None else connection.hello
-
-    def heard_of(self, hello: Hello) -> None:
-        """A node has dialled us: we dial it."""
+    def greet(self, peer: AcceptedPeer) -> Greeting:
+        """See ClusterBroker. A node that dials us, and may, is dialled by us."""
+        opened = peer.connection.peer_open
+        hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
+        if hello is None:
+            return {}, None
         connection = self.connections.get(hello.connection)
-        if connection is not None:
-            connection.learn(hello.node_id, hello.boot_id, hello.connector, hello.term)
+        if connection is None:
+            why = f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
+            return {}, ("amqp:not-found", why)
+        broker, ours = self.broker, connection.hello
+        is_rival = hello.node_id == broker.node_id and hello.boot_id != broker.boot_id
+        if is_rival:
+            broker.node_id_conflict.met(hello, peer.far)
+        if broker.node_id_conflict.has_yielded:
+            return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
+        if self.is_deposed(hello.node_id, hello.term):
+            return {}, (NOT_ALLOWED, DEPOSED)
+        peer.hello = hello
+        if hello.ttl_ms:
+            peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
+        connection.learn(hello.node_id, hello.boot_id, hello.connector, hello.term)
+        return ours._replace(ttl_ms=0).properties, None
 
     # -- terms ---------------------------------------------------------------------------------------------------------
 

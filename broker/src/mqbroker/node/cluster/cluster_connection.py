@@ -32,8 +32,8 @@ from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.handshake import Hello
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
     from mqbroker.node.cluster.cluster import Cluster
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
 LEARNED: Final = (TopologyChangeKind.ADDED, TopologyChangeKind.RESTARTED, TopologyChangeKind.CHANGED)
@@ -45,7 +45,7 @@ class ClusterConnection:
 
     def __init__(self, cluster: Cluster, options: ClusterConnectionOptions) -> None:
         self.cluster = cluster
-        self.broker: Broker = cluster.broker
+        self.broker: ClusterBroker = cluster.broker
         self.options = options
         connectors = self.broker.discovery.connectors
         self.own: Connector = connectors[options.connector_ref]
@@ -136,7 +136,7 @@ class ClusterConnection:
             bridge.end(why)
         for member in self.topology.others:
             self.topology.remove(member.node_id)
-        self.cluster.failover_list.changed()
+        self.broker.failover_list.changed()
         self._lost = LostNodes(self.options)
         self._set_due()
 
@@ -312,7 +312,7 @@ class ClusterConnection:
         grouping = self.broker.grouping
         if isinstance(notice, GroupNotice):
             if grouping is not None:
-                grouping.heard(self, bridge.node_id, notice)
+                grouping.heard(self.announcer, bridge.node_id, notice)
         elif isinstance(notice, BINDING_NOTICES):
             table, peer = self.tables[bridge.node_id], bridge.peer
             table.hear(notice)
@@ -366,6 +366,13 @@ class ClusterConnection:
             self.announcer.remote_changed(binding)
         elif binding.is_connected:
             self.add(binding)
+
+    # -- GroupingConnection --------------------------------------------------------------------------------------------
+
+    def is_linked(self, node_id: str) -> bool | None:
+        """Whether the link to a node stands; None: there is none, and it is reached over others."""
+        bridge = self.bridges.get(node_id)
+        return None if bridge is None else bridge.state is BridgeState.UP
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

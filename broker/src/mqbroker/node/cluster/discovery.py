@@ -24,7 +24,8 @@ from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
 from mqbroker.node.values.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
+    from mqbroker.node.values.base_broker import BaseBroker
 
 # Notices: level, event, and what to do where somebody should.
 CHANGES = {
@@ -44,10 +45,10 @@ CHANGES = {
 class Discovery:
     """See the module's docstring. It is the World of its groups."""
 
-    def __init__(self, broker: Broker, key: bytes, boot_id: str) -> None:
+    def __init__(self, broker: BaseBroker, conflict: NodeIdConflict, key: bytes) -> None:
         self._broker = broker
+        self._conflict = conflict
         self._key = key
-        self._boot_id = boot_id
         self._seq = 0
         self._echoed: list[str] = []  # boot ids of echoes, so that each is told of once
         options, now_ns = broker.options, broker.at.monotonic_ns
@@ -166,7 +167,7 @@ class Discovery:
         from_ns = 0
         if options.discovery == "gossip":  # others pass on what an earlier process of this node said, for so long
             from_ns = self._broker.at.monotonic_ns + options.refresh_timeout * NS_PER_MS
-        return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout, from_ns)
+        return EntryTable(self._broker.node_id, self._broker.boot_id, options.refresh_timeout, from_ns)
 
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
         def announce() -> bytes:
@@ -174,13 +175,13 @@ class Discovery:
             self._seq += 1
             said = Announcement(
                 node_id=self._broker.node_id,
-                boot_id=self._boot_id,
+                boot_id=self._broker.boot_id,
                 seq=self._seq,
                 name=self._broker.options.node.name,
                 period_ms=options.broadcast_period,
                 connectors=(self.connectors[options.connector_ref],),
-                started_ms=self._broker.node_id_conflict.own.started_ms,
-                has_yielded=self._broker.node_id_conflict.has_yielded,
+                started_ms=self._conflict.own.started_ms,
+                has_yielded=self._conflict.has_yielded,
                 term=self._broker.term,
                 hears=tuple(sorted({boot for each in self.groups.values() for boot in each.table.rivals}))[:HEARS_MAX],
             )
@@ -208,6 +209,6 @@ class Discovery:
                 and not said.has_yielded
             ):
                 start = ProcessStart(said.started_ms, said.boot_id, said.term)
-                self._broker.node_id_conflict.compare(start, change.source)
+                self._conflict.compare(start, change.source)
 
         return tell

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mqbroker.amqp.events import Detached, Settled
+from mqbroker.amqp.events import Settled
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import FIRST_ID, MARK
 from mqbroker.base.errors import PeerFault, Refused
@@ -213,10 +213,9 @@ class ForwardConsumer(LinkConsumer):
         """The other node has answered the attach."""
         self.forwards.attached(self)
 
-    def detached(self, peer: Peer, event: Detached) -> None:
-        """The link is over."""
-        super().detached(peer, event)
-        self.forwards.detached(self, event.error)
+    def ended(self, error: Error | None) -> None:
+        """The link is over, and what was on it is back in its queue."""
+        self.forwards.detached(self, error)
 
     def refusal(self) -> Refused | None:
         """Nobody's permission lets messages to another node."""
@@ -245,7 +244,7 @@ class Forwards:
     """The links of one bridge. They begin when the other node has told which queues it has."""
 
     def __init__(self, peer: BridgePeer) -> None:
-        self.broker, self._conn = peer.broker, peer.conn
+        self.broker, self._conn = peer.bridge.of.broker, peer.conn
         self.bridge = peer.bridge
         self.is_begun = False
         self.consumers: dict[Queue, ForwardConsumer] = {}

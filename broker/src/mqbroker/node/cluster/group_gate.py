@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Incoming, Posted
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.node.amqp.gate import Gate
 from mqbroker.node.amqp.refusals import refuse_run
 from mqbroker.wire.parts import part_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 UNDECIDED: Final = "amqp:resource-limit-exceeded"
 
 
-class GroupGate:
+class GroupGate(Gate):
     """All connections of a node."""
 
     def __init__(self, handler: GroupingHandler) -> None:

@@ -9,10 +9,10 @@ within `timeout`. Source: Artemis's manual, "Clustered Grouping"; docs/adr/0012-
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -23,11 +23,12 @@ from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
-    from mqbroker.node.cluster.cluster_connection import ClusterConnection
+    from mqbroker.cluster.announcer import Announcer
+    from mqbroker.cluster.remote_table import RemoteTable
+    from mqbroker.cluster.topology import Topology
+    from mqbroker.node.values.base_broker import BaseBroker
 
 LOCAL: Final = "LOCAL"
 TRIES_MAX: Final = 10
@@ -56,11 +57,29 @@ class Asked:
     waiters: list[Waiter] = field(default_factory=list)
 
 
+class GroupingConnection(Protocol):
+    """A cluster connection as a grouping handler sees it."""
+
+    topology: Topology
+    announcer: Announcer
+    tables: dict[str, RemoteTable]
+
+    def is_linked(self, node_id: str) -> bool | None:
+        """Whether the link to a node stands; None: there is none, and it is reached over others."""
+
+
 class GroupingHandler:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker, options: GroupingHandlerOptions, recovered: Recovered) -> None:
+    def __init__(
+        self,
+        broker: BaseBroker,
+        options: GroupingHandlerOptions,
+        recovered: Recovered,
+        connections: Callable[[], Iterable[GroupingConnection]],
+    ) -> None:
         self.broker = broker
+        self._connections = connections
         self.options = options
         is_local = options.type == LOCAL
         told_ms_max = -1 if is_local else options.group_timeout
@@ -133,9 +152,7 @@ class GroupingHandler:
     def look(self) -> None:
         """Members of the cluster, or links to them, are other ones."""
         members = {
-            member.node_id: member
-            for connection in self.broker.cluster.connections.values()
-            for member in connection.topology.members
+            member.node_id: member for connection in self._connections() for member in connection.topology.members
         }
         known = {node_id for node_id, member in members.items() if member.grouping == LOCAL}
         found = sorted(known | ({self.broker.node_id} if self.options.type == LOCAL else set()))
@@ -155,11 +172,9 @@ class GroupingHandler:
 
     def _reach(self) -> None:
         """Whether there is somebody to ask: a node without a link of its own is reached over others."""
-        bridges = [each.bridges.get(self.arbiter) for each in self.broker.cluster.connections.values()]
-        there = [bridge for bridge in bridges if bridge is not None]
-        is_reached = self.core.is_arbiter or (
-            bool(self.arbiter) and (not there or any(bridge.state is BridgeState.UP for bridge in there))
-        )
+        linked = [each.is_linked(self.arbiter) for each in self._connections()]
+        links = [is_linked for is_linked in linked if is_linked is not None]
+        is_reached = self.core.is_arbiter or (bool(self.arbiter) and (not links or any(links)))
         if is_reached and not self.core.is_reached:
             self._is_silent = False
             for key, asked in list(self.asked.items()):
@@ -226,7 +241,7 @@ class GroupingHandler:
         LOOK.has_touched = True
         self._number += 1
         notice = GroupNotice(act, *key, owner, self.broker.node_id, to, self._number)
-        connections = list(self.broker.cluster.connections.values())
+        connections = list(self._connections())
         for each in [each for each in connections if to and each.topology.get(to) is not None] or connections:
             each.announcer.tell(notice)
 
@@ -269,7 +284,7 @@ class GroupingHandler:
 
     # -- what others say -----------------------------------------------------------------------------------------------
 
-    def heard(self, of: ClusterConnection, neighbour: str, notice: GroupNotice) -> None:
+    def heard(self, announcer: Announcer, neighbour: str, notice: GroupNotice) -> None:
         """A neighbour said or passed on something of a group."""
         mark = notice.node_id, notice.number
         if notice.node_id == self.broker.node_id or mark in self._seen:
@@ -284,7 +299,7 @@ class GroupingHandler:
         if notice.to != self.broker.node_id and notice.distance < DISTANCE_MAX:
             further = GroupNotice(notice.act, notice.queue, notice.group_id, notice.cluster_name, notice.node_id,
                                   notice.to, notice.number, notice.distance + 1)  # fmt: skip
-            of.announcer.tell(further, neighbour)
+            announcer.tell(further, neighbour)
         if notice.to in ("", self.broker.node_id):
             ACTS[notice.act](self, (notice.queue, notice.group_id), notice)
 
@@ -354,7 +369,7 @@ class GroupingHandler:
         if self.core.knows(owner):
             return False
         node_id = owner[-NODE_ID_SIZE:]
-        tables = [each.tables.get(node_id) for each in self.broker.cluster.connections.values()]
+        tables = [each.tables.get(node_id) for each in self._connections()]
         return node_id == self.broker.node_id or any(table is not None and table.is_live for table in tables)
 
     def removed(self, owner: str) -> None:

@@ -10,6 +10,7 @@ docs/adr/0010-discovery.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
@@ -19,7 +20,7 @@ from mqbroker.cluster.node_id_conflict import CONFLICT_REMEDY, NOT_ALLOWED, REME
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.amqp.amqp_broker import AmqpBroker
     from mqbroker.node.values.handshake import Hello
 
 TOLD_MAX: Final = 8  # rivals that are remembered, so that each is told of once
@@ -29,18 +30,19 @@ MET_NS: Final = 60 * NS_PER_S  # so long a rival that was met on a connection co
 class NodeIdConflict:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: AmqpBroker, withdraw: Callable[[str], None]) -> None:
+        """`withdraw`: leave the cluster, and why."""
         self._broker = broker
+        self._withdraw = withdraw
         self.own = ProcessStart(broker.started_at.wall_ms, broker.boot_id, broker.term)
         self.has_yielded = False
         self._met_ns = -MET_NS
         self._told: list[str] = []  # boot ids of those that were met
 
     @property
-    def is_there(self) -> bool:
-        """Whether another process with our node id is heard, or was met a short time ago."""
-        broker = self._broker
-        return broker.node_id in broker.discovery.conflicts or broker.at.monotonic_ns - self._met_ns < MET_NS
+    def was_just_met(self) -> bool:
+        """Whether another process with our node id was met on a connection a short time ago."""
+        return self._broker.at.monotonic_ns - self._met_ns < MET_NS
 
     def met(self, other: Hello, source: str) -> None:
         """Another process with our node id is at the other end of a connection. One that has yielded does not come
@@ -69,5 +71,4 @@ class NodeIdConflict:
         for peer in list(broker.peers.values()):
             if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
                 peer.close(NOT_ALLOWED, WHY)
-        for connection in broker.cluster.connections.values():
-            connection.withdraw(WHY)
+        self._withdraw(WHY)

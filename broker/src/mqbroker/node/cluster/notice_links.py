@@ -6,6 +6,7 @@ lets it (`NoticeEnd`). Each message is a Data section with one notice. Source: d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
@@ -17,16 +18,15 @@ from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.node.amqp.ends import ReceivingEnd
-from mqbroker.node.cluster.told_links import ToldEnd
+from mqbroker.node.amqp.told_links import FRAME_HEAD_BYTES, ToldEnd
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol, UInt, decode_value
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.cluster.bridge import Bridge
-    from mqbroker.node.cluster.bridge_peer import BridgePeer
 
 NOTICES: Final = "mq:notices"
 MAX_HOPS: Final = Symbol("mq:max-hops")
@@ -35,7 +35,6 @@ ADDRESSES_SIZE_MAX: Final = 4096
 HOPS_MAX: Final = 64
 CREDIT: Final = 1000
 DATA: Final = b"\x00\x53\x75"
-FRAME_HEAD_BYTES: Final = 64
 
 
 class NoticeEnd(ToldEnd):
@@ -91,8 +90,8 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
     if attach.source is None or attach.source.address != NOTICES:
         return False
     hello = peer.hello
-    connection = None if hello is None else peer.broker.cluster.connections.get(hello.connection)
-    if peer.listener.kind != "cluster" or hello is None or connection is None:
+    announcer = None if hello is None else peer.acceptor.announcer_for(hello.connection)
+    if peer.listener.kind != "cluster" or hello is None or announcer is None:
         raise Refused("amqp:unauthorized-access", "notices are for nodes of the cluster, on listeners of kind cluster")
     if attach.snd_settle_mode != SETTLE_SETTLED:
         raise Refused("amqp:not-implemented", "notices are sent settled: snd-settle-mode must be 1")
@@ -104,7 +103,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
         raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
-    end = link.end = NoticeEnd(peer, link, connection.announcer)
+    end = link.end = NoticeEnd(peer, link, announcer)
     end.begin(hello.node_id, hops, AddressPrefixes(addresses))
     return True
 
@@ -112,12 +111,12 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
 class NoticeFeed(ReceivingEnd):
     """What another node tells us."""
 
-    __slots__ = ("_bridge",)
+    __slots__ = ("_heard",)
 
     fixed_credit = CREDIT
 
-    def __init__(self, bridge: Bridge) -> None:
-        self._bridge = bridge
+    def __init__(self, heard: Callable[[notices.ClusterNotice], None]) -> None:
+        self._heard = heard
 
     def answered(self, peer: Peer, link: ReceiverLink) -> None:
         """The other node has answered the attach. A refusal follows as a detach."""
@@ -130,23 +129,26 @@ class NoticeFeed(ReceivingEnd):
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Notices came."""
         link, run = event.link, event.run
-        bridge = self._bridge
         LOOK.has_touched = True
         peer.connection.allowance -= run.count * NOTICE
         try:
             for index in range(run.count):
                 notice = notices.decode(_content(bytes(run.payload(index))))
                 if notice is not None:
-                    bridge.of.heard(bridge, notice)
+                    self._heard(notice)
         except PeerFault as fault:
             peer.close(fault.condition, fault.description)
             return
         peer.replenish(link)
 
 
-def follow(peer: BridgePeer, session: Session) -> None:
-    """Ask for what another node tells."""
-    options = peer.bridge.of.options
+def follow(
+    peer: Peer,
+    session: Session,
+    options: ClusterConnectionOptions,
+    heard: Callable[[notices.ClusterNotice], None],
+) -> None:
+    """Ask for what another node tells. `heard` gets it, and may raise PeerFault."""
     link = session.attach_receiver(
         Attach(
             name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
@@ -155,7 +157,7 @@ def follow(peer: BridgePeer, session: Session) -> None:
         )
     )  # fmt: skip
     LOOK.has_touched = True
-    link.end = NoticeFeed(peer.bridge)
+    link.end = NoticeFeed(heard)
     peer.touch()
 
 

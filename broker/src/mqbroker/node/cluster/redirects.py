@@ -14,13 +14,13 @@ from mqbroker.base.errors import Refused
 from mqbroker.node.cluster.notice_links import NOTICES
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 
 TOLD = (NOTICES, str(TOPOLOGY))
 
 
-def check_is_here(broker: Broker, address: str, named: str) -> None:
+def check_is_here(broker: BaseBroker, address: str, named: str) -> None:
     """Raises Refused where a name is no address here; `named` is how the peer wrote its terminus."""
     if address in TOLD:
         raise Refused("amqp:not-allowed", f"{address} tells and takes nothing: attach a receiver to it")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.ends import Part
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
     from mqbroker.wire.performatives import Attach
 
 NO_PREFIXES = Prefixes()
@@ -45,7 +45,7 @@ class Relay(ReceivingEnd):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BaseBroker,
         sender: Callable[[], Actor],
         prefixes: Prefixes = NO_PREFIXES,
     ) -> None:

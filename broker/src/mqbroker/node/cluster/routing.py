@@ -6,7 +6,7 @@ enough or its time is over; then it is routed as it would have been.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
@@ -24,7 +24,8 @@ from mqbroker.node.values.effects import Probe
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.cluster.discovery import Discovery
+    from mqbroker.node.values.base_broker import BaseBroker
 
 LOOK_AGAIN_NS: Final = 50 * NS_PER_MS  # while somebody waits: brokers may be heard that no probe tells of
 
@@ -62,8 +63,11 @@ class Waiting:
 class ConnectionRouting:
     """See the module's docstring. It is the World of its routers."""
 
-    def __init__(self, broker: Broker, recovered: Recovered) -> None:
-        self._broker = broker
+    def __init__(
+        self, broker: BaseBroker, discovery: Discovery, others: Callable[[str], list[Member]], recovered: Recovered
+    ) -> None:
+        """`others`: members of the cluster that a cluster connection knows."""
+        self._broker, self._discovery, self._others = broker, discovery, others
         self._waiting = Waiting(self)
         self._connectors = {one.name: (one.host, one.port) for one in broker.options.connectors}
         now_ns = broker.at.monotonic_ns
@@ -169,11 +173,6 @@ class ConnectionRouting:
         members = self._members(options.cluster_connection) if options.cluster_connection else None
         return Pool(static, self._heard(group) if group else None, local, members)
 
-    def _others(self, connection: str) -> list[Member]:
-        """Cluster connections are made after this, and from then on there."""
-        found = self._broker.cluster.connections.get(connection)
-        return [] if found is None else found.topology.others
-
     def _members(self, connection: str) -> Targets:
         def targets() -> list[RoutingTarget]:
             reached = [(member.node_id, member.clients[0]) for member in self._others(connection) if member.clients]
@@ -182,7 +181,7 @@ class ConnectionRouting:
         return targets
 
     def _heard(self, group: str) -> Targets:
-        table = self._broker.discovery.groups[group].table
+        table = self._discovery.groups[group].table
 
         def targets() -> list[RoutingTarget]:
             found = [(entry.announcement, entry.announcement.connectors[0]) for entry in table.entries]

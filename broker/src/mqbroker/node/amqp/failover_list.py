@@ -6,6 +6,7 @@ queued for these: each compares what it has told with what is so now. Invariant:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,8 @@ from mqbroker.wire.encode import encode_value
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.cluster.cluster import Cluster
-    from mqbroker.node.cluster.topology_links import TopologyEnd
+    from mqbroker.cluster.notices import Member
+    from mqbroker.node.amqp.told_links import ToldEnd
 
 ELSEWHERE_MAX: Final = 16  # of which a client is told, so that its open stays small
 TOLD_MAX: Final = 1000  # links that one step tells before it lets others have a turn
@@ -25,16 +26,17 @@ VALUE: Final = b"\x00\x53\x77"
 
 
 class FailoverList:
-    """See the module's docstring."""
+    """See the module's docstring. `others` are the other members, where there can be any."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, others: Callable[[], list[Member]], *, is_in_cluster: bool) -> None:
+        self._others = others
+        self._is_in_cluster = is_in_cluster
         self._is_stale = True
         self._places: dict[bool, tuple[RedirectPlace, ...]] = {False: (), True: ()}  # by whether they have TLS
         self._turn = 0
         self._messages: dict[tuple[bool, int], bytes] = {}  # by the same and who is first, for present places
-        self._ends: dict[int, TopologyEnd] = {}  # by connection
-        self._due: dict[int, TopologyEnd] = {}
+        self._ends: dict[int, ToldEnd] = {}  # by connection
+        self._due: dict[int, ToldEnd] = {}
 
     def changed(self) -> None:
         """Members of the cluster may be other ones."""
@@ -52,7 +54,7 @@ class FailoverList:
 
     def may_change(self, listener: ListenerOptions) -> bool:
         """Whether clients of the listener have anything to hear of after their open."""
-        return bool(self._cluster.connections) and listener.kind != "cluster" and not listener.failover_server_list
+        return self._is_in_cluster and listener.kind != "cluster" and not listener.failover_server_list
 
     def servers(self, listener: ListenerOptions) -> list[dict[Symbol, Any]]:
         """The list for one client of the listener.
@@ -87,8 +89,7 @@ class FailoverList:
             return
         LOOK.has_touched = True
         self._is_stale = False
-        members = [member for each in self._cluster.connections.values() for member in each.topology.others]
-        told = [to for member in members for to in member.clients[:1]]
+        told = [to for member in self._others() for to in member.clients[:1]]
         for has_tls, scheme in ((False, "amqp"), (True, "amqps")):
             there = [RedirectPlace(to.host, to.port) for to in told if to.scheme == scheme]
             found = tuple(sorted(dict.fromkeys(there)))
@@ -103,7 +104,7 @@ class FailoverList:
         """Whether a connection has its link already."""
         return conn in self._ends
 
-    def add(self, conn: int, end: TopologyEnd) -> None:
+    def add(self, conn: int, end: ToldEnd) -> None:
         """A connection is to hear of changes from now on."""
         LOOK.has_touched = True
         self._ends[conn] = end

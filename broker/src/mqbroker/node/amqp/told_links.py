@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.node.amqp.ends import SendingEnd
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached
     from mqbroker.node.amqp.peer import Peer
+
+FRAME_HEAD_BYTES: Final = 64
 
 
 class ToldEnd(SendingEnd):

@@ -14,8 +14,7 @@ from mqbroker.amqp.links import SETTLE_SETTLED, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY, RedirectPlace
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.node.cluster.notice_links import FRAME_HEAD_BYTES
-from mqbroker.node.cluster.told_links import ToldEnd
+from mqbroker.node.amqp.told_links import FRAME_HEAD_BYTES, ToldEnd
 from mqbroker.wire.performatives import Attach, Source
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ class TopologyEnd(ToldEnd):
         link, peer = self._link, self._peer
         if not link.is_attached or peer.is_blocked or peer.connection.is_dead:
             return
-        known = peer.broker.cluster.failover_list.known(peer.listener)
+        known = peer.acceptor.failover_list.known(peer.listener)
         LOOK.has_touched = True
         if known != self._told:
             if link.credit < 1 or link.session.window < 1:
                 return
             self._told = known
-            self._send(peer.broker.cluster.failover_list.message(peer.listener))
+            self._send(peer.acceptor.failover_list.message(peer.listener))
         if link.is_attached and link.is_draining:
             link.drained()
         peer.touch()
@@ -62,7 +61,7 @@ class TopologyEnd(ToldEnd):
     def end(self) -> None:
         """The link is gone."""
         LOOK.has_touched = True
-        self._peer.broker.cluster.failover_list.remove(self._peer.conn)
+        self._peer.acceptor.failover_list.remove(self._peer.conn)
 
 
 def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
@@ -72,7 +71,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
     """
     if attach.source is None or attach.source.address != TOPOLOGY:
         return False
-    elsewhere = peer.broker.cluster.failover_list
+    elsewhere = peer.acceptor.failover_list
     if peer.listener.kind == "cluster":
         raise Refused("amqp:not-allowed", f"{TOPOLOGY} is for clients; nodes of the cluster are told by notices")
     if elsewhere.is_told(peer.conn):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import ConnectorOptions
-from mqbroker.node.cluster.failover_list import ELSEWHERE_MAX
+from mqbroker.node.amqp.failover_list import ELSEWHERE_MAX
 from mqbroker.wire.performatives import Open
 
 from tests.support import frames
@@ -76,7 +76,7 @@ def test_clients_are_not_told_of_places_with_tls_where_they_have_none() -> None:
     assert a.state("b") == "up"
     assert told(a) is None
     with_tls = replace(a.options.listeners[0], tls_certificate_file="broker.pem")
-    assert [each["scheme"] for each in a.broker.cluster.failover_list.servers(with_tls)] == ["amqps"]
+    assert [each["scheme"] for each in a.broker.failover_list.servers(with_tls)] == ["amqps"]
 
 
 @pytest.mark.slow

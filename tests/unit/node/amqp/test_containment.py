@@ -17,9 +17,9 @@ from mqbroker.cluster.discovery import group
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp import accepted_peer
+from mqbroker.node.amqp.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
 from mqbroker.node.amqp.turns import STEP_WORK
 from mqbroker.node.broker import termini
-from mqbroker.node.broker.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
 from mqbroker.node.values.inputs import BytesReceived, Datagram, Slipped
 from mqbroker.node.values.timers import Timers
 from mqbroker.wire.performatives import Accepted, Attach, Begin, Disposition, SaslInit

@@ -8,14 +8,14 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.client.message import decode_message
-from mqbroker.node.cluster import failover_list
+from mqbroker.node.amqp import failover_list
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Detach, Open, Source, Target
 
 from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.stage import Stage, Talker
-from tests.unit.node.cluster.test_failover_list import member
+from tests.unit.node.amqp.test_failover_list import member
 
 TOPOLOGY = "mq:topology"
 
@@ -276,16 +276,16 @@ def test_a_list_that_the_client_has_no_room_for_ends_the_link() -> None:
     a.run()
     ear.grant(1)
     assert ear.refusals()[-1] == "amqp:link:message-size-exceeded"
-    assert not a.broker.cluster.failover_list.is_told(ear.talker.conn)
+    assert not a.broker.failover_list.is_told(ear.talker.conn)
 
 
 def test_clients_that_leave_are_forgotten() -> None:
     _, a, _ = three()
     ear = Ear(a)
     conn = ear.talker.conn
-    assert a.broker.cluster.failover_list.is_told(conn)
+    assert a.broker.failover_list.is_told(conn)
     a.drop(ear.talker)
-    assert not a.broker.cluster.failover_list.is_told(conn)
+    assert not a.broker.failover_list.is_told(conn)
 
 
 def test_it_is_neither_queue_nor_address_nor_consumer() -> None:

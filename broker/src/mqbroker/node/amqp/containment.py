@@ -10,7 +10,6 @@ that stops the node as well. Bounded: `TOLD_MAX` notices in `TOLD_NS`, the other
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +18,12 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.broker.connection_admission import admit
 from mqbroker.node.values.effects import CloseConnection
 from mqbroker.node.values.inputs import ConnectionAccepted, Datagram, Slipped
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.base_broker import BaseBroker
 
 TOLD_MAX: Final = 10
 TOLD_NS: Final = 60_000 * NS_PER_MS
@@ -38,7 +36,7 @@ WHY: Final = "a fault of the broker's own; its log says more"
 class Containment:
     """Of one node."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BaseBroker) -> None:
         self._broker = broker
         self._told_from_ns = 0
         self._told_count = 0
@@ -51,16 +49,16 @@ class Containment:
             self._tell(error, conn=peer.conn, peer=peer.far, user=peer.user or "")
             self._end(peer)
 
-    def admit(self, accepted: ConnectionAccepted) -> None:
-        """A connection came to a listener. Whoever is given no peer is closed at once."""
-        error = self._bug_in(partial(admit, self._broker), accepted)
+    def admit(self, take: Callable[[ConnectionAccepted], None], accepted: ConnectionAccepted) -> None:
+        """Let `take` make a peer of a connection that came to a listener. Whoever is given none is closed at once."""
+        error = self._bug_in(take, accepted)
         if error is not None:
             self._tell(error, conn=accepted.conn, peer=accepted.peer)
             self._broker.effects.append(CloseConnection(accepted.conn, 0))
 
-    def heard(self, datagram: Datagram) -> None:
-        """A datagram came to a discovery group. It belongs to no connection, so nothing else ends with it."""
-        error = self._bug_in(self._broker.discovery.heard, datagram)
+    def heard(self, take: Callable[[Datagram], None], datagram: Datagram) -> None:
+        """Let `take` have what came to a discovery group. It belongs to no connection, so nothing else ends with it."""
+        error = self._bug_in(take, datagram)
         if error is not None:
             self._tell(error, group=datagram.group, source=datagram.source)
 
