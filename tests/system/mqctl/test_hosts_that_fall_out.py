@@ -276,6 +276,36 @@ def test_a_batch_that_loses_a_host_is_the_last_one(
     assert "PLAY [later]" not in done.stdout
 
 
+def test_hosts_without_a_packet_filter_are_members_for_those_that_have_one(tmp_path: Path) -> None:
+    """With the play of a rollout that finds their addresses. The first host is asked about those that are not in it."""
+    plays = yaml.safe_load((ROOT / "playbooks/firewall.yml").read_text())
+    (find,) = (play for play in plays if play["name"].startswith("Find the addresses of the members"))
+    (task,) = find["tasks"]
+    task["ansible.builtin.import_tasks"] = str(ROOT / "playbooks" / task["ansible.builtin.import_tasks"])
+    told = {
+        "ansible.builtin.debug": {"msg": "{{ inventory_hostname }} knows {{ firewall_members | sort | join(' ') }}."}
+    }
+    (tmp_path / "play.json").write_text(
+        json.dumps([find | {"hosts": "all", "vars_files": [str(ROOT / "playbooks/vars/roles.yml")],
+                            "tasks": [task, told]}])
+    )  # fmt: skip
+    common = {**COMMON, "line_log": f"{tmp_path}/{{{{ inventory_hostname }}}}.log"}
+    hosts: Hosts = {f"mq{number}": {"mq_local_bind_address": f"127.0.0.{number}"} for number in (1, 2, 3)}
+    hosts = {**hosts, "mq2": {**hosts["mq2"], "mq_firewall": True}}
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts}}))
+    command = [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory.json", "play.json"]
+    environ = {
+        **os.environ, "ANSIBLE_CONNECTION_PLUGINS": str(LINES), "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
+    }  # fmt: skip
+    for limit in ("all", "mq1,mq2", "mq2"):
+        done = subprocess.run(
+            [*command, "--limit", limit], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        assert "mq2 knows 127.0.0.1 127.0.0.2 127.0.0.3." in done.stdout
+
+
 def test_two_names_that_lead_to_one_machine_are_refused_whatever_the_ways_there(site: Site, tmp_path: Path) -> None:
     for name, number in (("one", "a"), ("other", "b"), ("none", "0")):
         (tmp_path / name).write_text(f"{number * 32}\n")
