@@ -132,7 +132,7 @@ class Address:
         self.look()
 
     def unbind(self, queue: Queue) -> None:
-        """They no longer do."""
+        """Messages of this address do not reach the queue from now on."""
         LOOK.has_touched = True
         if queue is self.ring:
             self.ring = None

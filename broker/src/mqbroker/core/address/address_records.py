@@ -109,16 +109,16 @@ class AddressRecords:
 
     def check(self, name: str, routing: str) -> None:
         """Whether a queue of this routing type may be at an address. Raises Refused."""
-        found = self._store.addresses.get(name)
-        if found is not None and found.routing_types and routing not in found.routing_types:
-            why = f"address {name!r} was made for {' and '.join(found.routing_types)} queues, not for {routing} ones"
+        address = self._store.addresses.get(name)
+        if address is not None and address.routing_types and routing not in address.routing_types:
+            why = f"address {name!r} was made for {' and '.join(address.routing_types)} queues, not for {routing} ones"
             raise Refused("amqp:not-allowed", why)
 
     def routing_of(self, name: str) -> str:
         """What an address without queues does where nobody says: its one type, or what the settings say."""
-        found = self._store.addresses.get(name)
-        if found is not None and len(found.routing_types) == 1:
-            return found.routing_types[0]
+        address = self._store.addresses.get(name)
+        if address is not None and len(address.routing_types) == 1:
+            return address.routing_types[0]
         return self._store.settings.of(name).default_address_routing_type.lower()
 
     def load(self, recovered: Recovered) -> None:

@@ -86,7 +86,7 @@ class DeadLetters:
             self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
 
     def _lose(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
-        """They are gone, and somebody hears of it."""
+        """These messages are gone, and somebody hears of it."""
         LOOK.has_touched = True
         self._store.discard(queue, segment, why)
         self.lost_totals[why] += segment.n

@@ -41,7 +41,7 @@ FIELDS = {"durable": "is_durable", "filter": "selector", "delay_before_dispatch"
 
 def faults_of(options: tuple[AddressOptions, ...]) -> list[ConfigFault]:
     """Filters that are no selectors."""
-    found = []
+    faults = []
     for number, address in enumerate(options):
         for routing, place, queue in _numbered(address):
             try:
@@ -49,8 +49,8 @@ def faults_of(options: tuple[AddressOptions, ...]) -> list[ConfigFault]:
                     compile_selector(queue.filter)
             except Refused as refused:
                 path = f"addresses.{number}.{routing}.{place}.filter"
-                found.append(ConfigFault(path, refused.description))
-    return found
+                faults.append(ConfigFault(path, refused.description))
+    return faults
 
 
 def _numbered(address: AddressOptions) -> Iterator[tuple[str, int, QueueOptions]]:
@@ -92,17 +92,17 @@ class DeployedAddresses:
 
     def _queue(self, address: str, routing: str, options: QueueOptions) -> list[str]:
         kind = self._kind(address, routing, options)
-        found = self._store.queues.get(kind.name)
-        if found is None:
+        queue = self._store.queues.get(kind.name)
+        if queue is None:
             self._store.create_queue(kind, BROKER)
             return []
-        if found.kind.address != address:
-            raise Refused("amqp:precondition-failed", f"it belongs to address {found.kind.address!r}; delete it first")
+        if queue.kind.address != address:
+            raise Refused("amqp:precondition-failed", f"it belongs to address {queue.kind.address!r}; delete it first")
         LOOK.has_touched = True
-        found.is_ending = False
-        differing = [name for field, name in FIXED.items() if getattr(found.kind, field) != getattr(kind, field)]
-        kept = {field: getattr(found.kind, field) for field in (*FIXED, "paused", "no_local", "moved_from")}
-        self._change(found, replace(kind, **kept))
+        queue.is_ending = False
+        differing = [name for field, name in FIXED.items() if getattr(queue.kind, field) != getattr(kind, field)]
+        kept = {field: getattr(queue.kind, field) for field in (*FIXED, "paused", "no_local", "moved_from")}
+        self._change(queue, replace(kind, **kept))
         if not differing:
             return []
         return [f"queue {kind.name!r} keeps its {', '.join(differing)}; delete it to have it made anew"]

@@ -42,14 +42,14 @@ class Divert:
 
 def faults_of(options: tuple[DivertOptions, ...]) -> list[ConfigFault]:
     """Filters that are no selectors."""
-    found = []
+    faults = []
     for number, one in enumerate(options):
         try:
             if one.filter:
                 compile_selector(one.filter)
         except Refused as refused:
-            found.append(ConfigFault(f"diverts.{number}.filter", refused.description))
-    return found
+            faults.append(ConfigFault(f"diverts.{number}.filter", refused.description))
+    return faults
 
 
 class Diverts:
@@ -86,8 +86,8 @@ class Diverts:
 
     def can_page(self, name: str) -> bool:
         """Whether what comes to an address, which need not exist yet, can stay on disk."""
-        found = self._store.addresses.get(name)
-        return self._store.settings.of(name).address_full_policy == PAGE if found is None else found.can_page
+        address = self._store.addresses.get(name)
+        return self._store.settings.of(name).address_full_policy == PAGE if address is None else address.can_page
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
@@ -97,10 +97,10 @@ class Diverts:
 
     def _spread(self, address: Address, run: Run, passed: tuple[Divert, ...], terms: tuple[Origin, str]) -> bool:
         waits = False
-        found = self.at.get(address.name, ())
+        diverts = self.at.get(address.name, ())
         if address.target != address.name:  # one queue alone is meant: it may be diverted, but nobody else gets a copy
-            found = [divert for divert in found if divert.is_exclusive]
-        here = [divert for divert in found if divert not in passed]
+            diverts = [divert for divert in diverts if divert.is_exclusive]
+        here = [divert for divert in diverts if divert not in passed]
         for begin, end, taking, stays in _split(address.name, run, here):
             for divert in taking:
                 waits = self._forward(divert, self._part(run, begin, end), passed, terms[0]) or waits
@@ -150,11 +150,11 @@ def _split(name: str, run: Run, here: list[Divert]) -> Iterator[tuple[int, int, 
     before: tuple[list[Divert], bool] | None = None
     for index in range(run.count):
         view = view_at(run, index, name)
-        found = _taking([divert for divert in here if divert.filter is None or divert.filter.matches(view)])
-        if before is not None and found != before:
+        taken = _taking([divert for divert in here if divert.filter is None or divert.filter.matches(view)])
+        if before is not None and taken != before:
             yield begin, index, *before
             begin = index
-        before = found
+        before = taken
     if before is not None:
         yield begin, run.count, *before
 

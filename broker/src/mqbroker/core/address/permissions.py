@@ -101,6 +101,6 @@ class Permissions:
             if len(self._known) >= CACHED_MAX:
                 self._known.clear()
             words = address.split(DELIMITER)
-            found = (table for pattern, table in self._tables if matches(pattern, words))
-            self._known[address] = next(found, None)
+            matching = (table for pattern, table in self._tables if matches(pattern, words))
+            self._known[address] = next(matching, None)
         return self._known[address]

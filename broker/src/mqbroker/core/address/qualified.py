@@ -23,18 +23,18 @@ def queue_at(store: AddressStore, address: str, name: str, actor: Actor | None, 
 
     `routing` is what whoever asks wants of a new one; where that is empty the address decides.
     """
-    found = store.queues.get(name)
-    if found is not None:
-        if found.kind.address != address:
+    queue = store.queues.get(name)
+    if queue is not None:
+        if queue.kind.address != address:
             own = (
-                f"address {found.kind.address!r}"
-                if may_see(store.permit, actor, found.kind.address)
+                f"address {queue.kind.address!r}"
+                if may_see(store.permit, actor, queue.kind.address)
                 else "another address"
             )
             why = f"queue {name!r} belongs to {own}, not to {address!r}"
             raise Refused("amqp:precondition-failed", why)
-        check_is_public(found.kind)
-        return found
+        check_is_public(queue.kind)
+        return queue
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     kind = kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True)
@@ -62,14 +62,14 @@ def queue_here(store: AddressStore, target: str) -> Queue:
 
 def alone_at(store: AddressStore, address: str, name: str, actor: Actor | None, routing: str = "") -> Address:
     """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-    found = queue_at(store, address, name, actor, routing)
-    alone: Address | None = found.alone
+    queue = queue_at(store, address, name, actor, routing)
+    alone: Address | None = queue.alone
     LOOK.has_touched = True
     if alone is None:
         whole = store.addresses[address]
-        alone = found.alone = Address(address, whole.meter, pages=whole.pages)
+        alone = queue.alone = Address(address, whole.meter, pages=whole.pages)
         alone.target = address + FULLY_QUALIFIED + name
-        alone.bind(found)
+        alone.bind(queue)
     return alone
 
 
@@ -84,13 +84,13 @@ def target_at(store: AddressStore, target: str, actor: Actor | None, routing: st
     check_is_one(address)
     if routing == MULTICAST:
         return store.make_address(address, actor)
-    found = store.addresses.get(address)
-    is_elsewhere = found is not None and found.is_shared and not found.anycast
-    if found is not None and is_elsewhere and address.startswith(TEMPORARY_PREFIX):
-        return found  # a reply: nobody would ever use, or end, a queue of that name here
+    whole = store.addresses.get(address)
+    is_elsewhere = whole is not None and whole.is_shared and not whole.anycast
+    if whole is not None and is_elsewhere and address.startswith(TEMPORARY_PREFIX):
+        return whole  # a reply: nobody would ever use, or end, a queue of that name here
     try:
         return store.address_for(address, actor, anycast=routing == ANYCAST)
     except Refused:
-        if found is None or not is_elsewhere:
+        if whole is None or not is_elsewhere:
             raise
-        return found
+        return whole

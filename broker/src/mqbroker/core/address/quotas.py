@@ -91,7 +91,7 @@ class Quotas:
         self._add(QUEUES, kind.maker, conn, 1, is_new=True)
 
     def queue_gone(self, kind: QueueKind, conn: int) -> None:
-        """It is not any more, or belongs to nobody from now on."""
+        """A queue was deleted, or belongs to nobody from now on."""
         self._add(QUEUES, kind.maker, conn, -1)
 
     def address_made(self, address: Address, maker: tuple[str, int]) -> None:
@@ -101,7 +101,7 @@ class Quotas:
         self._add(ADDRESSES, address.maker, address.made_on, 1, is_new=True)
 
     def address_gone(self, address: Address) -> None:
-        """It is not any more."""
+        """An address was deleted."""
         self._add(ADDRESSES, address.maker, address.made_on, -1)
 
     def look(self, address: Address) -> None:

@@ -50,12 +50,12 @@ def _kind_in(queue_id: int, attributes: dict[str, Any]) -> QueueKind:
 def list_in(what: str, text: str | bytes, types: tuple[type, ...]) -> list[Any]:
     """A list in JSON of values of these types. Raises StorageFault."""
     try:
-        found = json.loads(text)
+        items = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise unreadable(what, f"no JSON, {error}") from None
-    if not isinstance(found, list) or tuple(map(type, found)) != types:
+    if not isinstance(items, list) or tuple(map(type, items)) != types:
         raise unreadable(what, f"no list of {', '.join(each.__name__ for each in types)}")
-    return found
+    return items
 
 
 def text_in(what: str, data: bytes) -> str:

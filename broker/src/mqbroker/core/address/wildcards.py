@@ -97,7 +97,7 @@ class Wildcards:
         return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
-        """It was deleted."""
+        """An address was deleted."""
         LOOK.has_touched = True
         pattern = self._patterns.pop(address, None)
         if pattern is None:

@@ -184,14 +184,14 @@ class Arrivals:
 
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:
         """Those of this node, and store-and-forward queues for those further on."""
-        found: list[Queue] = []
+        queues: list[Queue] = []
         for name in names:
             queue, remote = self._here(address, name), self._store.remotes.by_name.get(name)
             if queue is not None:
-                found.append(queue)
+                queues.append(queue)
             elif remote is not None and remote.binding.address == address.name:
-                found += remote.via.queues_for(address, [remote.binding])
-        return found
+                queues += remote.via.queues_for(address, [remote.binding])
+        return queues
 
     def _here(self, address: Address, name: str) -> Queue | None:
         queue = self._store.remotes.queue_here(name, self.node_id)
@@ -205,9 +205,9 @@ class Arrivals:
         return known is not None and not known.fresh(first_id, count)
 
     def _known(self, key: str) -> ArrivedRanges:
-        found = self._ranges.get(key)
+        ranges = self._ranges.get(key)
         LOOK.has_touched = True
-        if found is None:
+        if ranges is None:
             if len(self._ranges) >= SOURCES_MAX:
                 self._forget_key(self._least_wanted())
             keys = self._keys.setdefault(source_of(key), [])
@@ -215,9 +215,9 @@ class Arrivals:
             while len(keys) >= SOURCE_MARKS_MAX or sum(self._ranges[each].count for each in keys[1:]) >= IDS_MAX:
                 self._forget_key(keys[0])  # none of it is without an answer
             keys.append(key)
-            found = self._ranges[key] = ArrivedRanges()
-            found.next_number = number
-        return found
+            ranges = self._ranges[key] = ArrivedRanges()
+            ranges.next_number = number
+        return ranges
 
     def _note(self, key: str, first: int, count: int, *, is_durable: bool) -> None:
         known = self._ranges[key]

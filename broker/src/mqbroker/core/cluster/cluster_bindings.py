@@ -144,7 +144,7 @@ class ClusterBindings(BindingsElsewhere):
         self.look()
 
     def remove(self, binding: RemoteBinding) -> None:
-        """It is not there any more."""
+        """A binding was deleted, or is not known from now on."""
         key = binding.routing, binding.queue
         group = self._groups[key]
         LOOK.has_touched = True
@@ -173,7 +173,7 @@ class ClusterBindings(BindingsElsewhere):
         pairs = self.pairs(open_to, only)
         if not self._splits(pairs):
             parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
-            return [(begin, count, queues_of(address, found)) for begin, count, found in _joined(parts, run.count)]
+            return [(begin, count, queues_of(address, members)) for begin, count, members in _joined(parts, run.count)]
 
         def queues_for(index: int) -> list[Queue]:
             view = view_at(run, index, address.name)
@@ -207,18 +207,18 @@ class ClusterBindings(BindingsElsewhere):
     ) -> list[ClusterQueueMember]:
         """Who gets one message: one of the shared queues, and each of the others."""
         shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
-        found: list[ClusterQueueMember] = []
+        members: list[ClusterQueueMember] = []
         LOOK.has_touched = True
         for place in range(len(shared)):
             group, queue = shared[(address.cursor + place) % len(shared)]
-            found = [member for _, member in group.shares(queue, 1, view)]
-            if found:
+            members = [member for _, member in group.shares(queue, 1, view)]
+            if members:
                 address.cursor += place + 1
                 break
         for group, queue in pairs:
             if group.routing != ANYCAST:
-                found += [member for _, member in group.shares(queue, 1, view)]
-        return found
+                members += [member for _, member in group.shares(queue, 1, view)]
+        return members
 
 
 def bindings_at(address: Address) -> ClusterBindings | None:
@@ -265,12 +265,12 @@ def passes(binding: Queue | RemoteBinding, view: MessageView | None) -> bool:
 
 def _spread(shares: list[tuple[int, ClusterQueueMember]]) -> list[tuple[int, int, ClusterQueueMember]]:
     """(begin, end, who) of shares that follow each other."""
-    found = []
+    stretches = []
     begin = 0
     for count, member in shares:
-        found.append((begin, begin + count, member))
+        stretches.append((begin, begin + count, member))
         begin += count
-    return found
+    return stretches
 
 
 def _joined(

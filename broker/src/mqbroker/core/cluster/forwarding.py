@@ -87,12 +87,12 @@ class Remotes:
 
     def connection(self, name: str, mode: str = ON_DEMAND) -> Forwarding:
         """The bindings of a cluster connection, whose `message-load-balancing` is `mode`."""
-        found = self.connections.get(name)
+        connection = self.connections.get(name)
         LOOK.has_touched = True
-        if found is None:
-            found = self.connections[name] = Forwarding(name, mode, self._store, self)
-        found.mode = mode
-        return found
+        if connection is None:
+            connection = self.connections[name] = Forwarding(name, mode, self._store, self)
+        connection.mode = mode
+        return connection
 
     def queue_here(self, name: str, node_id: str) -> Queue | None:
         """The queue of this node, which has this id, that has a name in the whole cluster."""
@@ -121,7 +121,7 @@ class Remotes:
         self.on_queue(queue)
         return queue
 
-    def found(self, queue: Queue) -> None:
+    def added(self, queue: Queue) -> None:
         """A store-and-forward queue is there: it was made, or recovery found it."""
         kind = queue.kind
         route = _route_of(queue)
@@ -138,7 +138,7 @@ class Remotes:
             queue.handed_over.begun_before(self._store.next_id)
 
     def gone(self, queue: Queue) -> None:
-        """It was deleted."""
+        """A store-and-forward queue was deleted."""
         LOOK.has_touched = True
         self.queues.pop(_route_of(queue), None)
         for name in queue.kind.route if self.over else ():
@@ -215,7 +215,7 @@ class Forwarding:
         self._look(binding)
 
     def remove(self, binding: RemoteBinding) -> None:
-        """It is gone."""
+        """A queue of another node was deleted, or is not known from now on."""
         store = self._store
         LOOK.has_touched = True
         if self._remotes.by_name.pop(binding.cluster_name, None) is None:
@@ -262,9 +262,9 @@ class Forwarding:
         target = bindings[0].target
         names = tuple(sorted(each.cluster_name for each in bindings))
         route = ForwardingRoute(self.name, target, address.name, names, bindings[0].routing == ANYCAST)
-        found = self._remotes.queues.get(route)
-        if found is not None:
-            return [found]
+        known = self._remotes.queues.get(route)
+        if known is not None:
+            return [known]
         if len(names) > 1 and self._remotes.routes_count(self.name, target) >= ROUTES_MAX:
             return [queue for each in bindings for queue in self.queues_for(address, [each])]
         return [self._remotes.make(route)]

@@ -107,7 +107,7 @@ class Grouping:
 
         The arbiter decides at once, of as many as it can keep.
         """
-        found: dict[GroupKey, str] = {}
+        owners: dict[GroupKey, str] = {}
         for part in parts_of(run):
             group_id = part.traits.group_id
             if group_id:
@@ -115,19 +115,19 @@ class Grouping:
                 for index in range(part.count):
                     view = view_at(part, index, address.name)
                     for pair in _concerned(pairs, group_id, view):
-                        self._want(found, pair, group_id, view)
-        return found
+                        self._want(owners, pair, group_id, view)
+        return owners
 
-    def _want(self, found: dict[GroupKey, str], pair: Pair, group_id: str, view: MessageView) -> None:
+    def _want(self, owners: dict[GroupKey, str], pair: Pair, group_id: str, view: MessageView) -> None:
         group, queue = pair
         key = (group.name, group_id)
-        if key in found or not _needs_pin(pair) or self.is_settled(key):
+        if key in owners or not _needs_pin(pair) or self.is_settled(key):
             return
         chosen = group.shares(queue, 1, view)
         if chosen and self.is_arbiter and self.owners.get(key) is None and not self.owners.is_full:
             self.owners.put(key, self._name_of(chosen[0][1]))
         elif chosen:
-            found[key] = self._name_of(chosen[0][1])
+            owners[key] = self._name_of(chosen[0][1])
 
     def is_settled(self, key: GroupKey) -> bool:
         """Whether messages of the group can be routed now."""

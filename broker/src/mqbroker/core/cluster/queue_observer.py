@@ -19,19 +19,19 @@ class QueueObserver:
         """It is bound to its address; also when recovery found it."""
 
     def queue_removed(self, queue: Queue) -> None:
-        """It is bound no more. What it held leaves, piece by piece; a crash may come before all of it is told."""
+        """It is bound to none from now on. What it held leaves piece by piece; a crash may come before that is told."""
 
     def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
         """It gets messages from now on."""
 
     def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
-        """It gets no more."""
+        """It gets no messages from now on."""
 
     def remote_added(self, binding: RemoteBinding) -> None:
         """Another node has a queue."""
 
     def remote_removed(self, binding: RemoteBinding) -> None:
-        """It has it no more."""
+        """That queue was deleted, or is not known from now on."""
 
     def remote_changed(self, binding: RemoteBinding) -> None:
         """It has other consumers, or can or cannot be reached."""

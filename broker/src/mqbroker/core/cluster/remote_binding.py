@@ -75,11 +75,11 @@ class RemoteBinding:
         if not selector:
             self.unfiltered_count += 1
             return ""
-        found, count = self.consumer_filters.get(selector, (None, 0))
+        wanted, count = self.consumer_filters.get(selector, (None, 0))
         why = ""
-        if found is None:
-            found, why = _read(selector)
-        self.consumer_filters[selector] = (found, count + 1)
+        if wanted is None:
+            wanted, why = _read(selector)
+        self.consumer_filters[selector] = (wanted, count + 1)
         return why
 
     def consumer_closed(self, selector: str) -> bool:
@@ -90,18 +90,18 @@ class RemoteBinding:
                 return False
             self.unfiltered_count -= 1
         else:
-            found, count = self.consumer_filters.get(selector, (NOTHING, 0))
+            wanted, count = self.consumer_filters.get(selector, (NOTHING, 0))
             if not count:
                 return False
             if count == 1:
                 del self.consumer_filters[selector]
             else:
-                self.consumer_filters[selector] = (found, count - 1)
+                self.consumer_filters[selector] = (wanted, count - 1)
         self.consumers_count -= 1
         return True
 
     def forget_consumers(self) -> None:
-        """They are told anew."""
+        """The other node tells of its consumers anew."""
         LOOK.has_touched = True
         self.consumers_count = self.unfiltered_count = 0
         self.consumer_filters.clear()

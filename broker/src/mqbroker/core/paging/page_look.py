@@ -77,14 +77,14 @@ class PageLook:
 
     def _present(self, segment: Segment) -> list[tuple[int, int]]:
         first, end = max(self.at, segment.first_id), segment.first_id + segment.n
-        found: list[tuple[int, int]] = []
+        present: list[tuple[int, int]] = []
         if first >= end or self.page.is_out:
-            return found
+            return present
         for piece in self.page.from_id(first):
             if piece.first_id >= end:
                 break
-            found.append((max(first, piece.first_id), min(end, piece.end)))
-        return found
+            present.append((max(first, piece.first_id), min(end, piece.end)))
+        return present
 
     def go_on(self) -> None:
         """The place is at the next message that is in a page; call it in the step in which the place was set."""

@@ -91,13 +91,13 @@ class PageMoves:
         self._paging.read(tuple(by_place), self._loaded)
         return False
 
-    def _loaded(self, found: list[bytes]) -> None:
+    def _loaded(self, contents: list[bytes]) -> None:
         """What was asked for. Raises StorageFault where the bytes are not what was written."""
         assert self._request is not None
         LOOK.has_touched = True
         self.is_loading = False
         by_id: dict[int, Run] = {}
-        for piece, data in zip(self._request.pieces, found, strict=True):
+        for piece, data in zip(self._request.pieces, contents, strict=True):
             for run in runs_in(piece, data):
                 by_id[run.first_id] = run
             self._paging.pin(piece, -1)
@@ -151,10 +151,12 @@ def runs_in(piece: PagePiece, data: bytes) -> list[Run]:
     """All runs of a piece's place. Raises StorageFault where they are not there."""
     place = piece.place
     try:
-        found = [one for one in records.decode(memoryview(data)) if isinstance(one, records.RunRecord)]
+        recorded = [one for one in records.decode(memoryview(data)) if isinstance(one, records.RunRecord)]
     except records.MalformedRecord as error:
         raise _fault(piece, str(error)) from error
-    runs = [run_of(RecoveredRun(one.first_id, one.n, one.frames, place.segment, {}, one.arrived_ms)) for one in found]
+    runs = [
+        run_of(RecoveredRun(one.first_id, one.n, one.frames, place.segment, {}, one.arrived_ms)) for one in recorded
+    ]
     check_held(piece, runs)
     return runs
 

@@ -192,20 +192,20 @@ class Paging:
             wanting, self._uncommitted = self._uncommitted, {}
             self._wanting.update(wanting)
 
-    def _came(self, queue: Queue, page: Page, found: list[bytes]) -> None:
+    def _came(self, queue: Queue, page: Page, contents: list[bytes]) -> None:
         """A page has been read. Raises StorageFault where the bytes are not what was written."""
         LOOK.has_touched = True
         self._reading_count -= 1
         pieces = list(page.pieces())
         if queue.pages is not None and queue.pages.reading is page:
-            self._come_back(queue, queue.pages, self._segments(queue, pieces, found))
+            self._come_back(queue, queue.pages, self._segments(queue, pieces, contents))
         for piece in pieces:
             self.pin(piece, -1)
 
-    def _segments(self, queue: Queue, pieces: list[PagePiece], found: list[bytes]) -> Iterator[Segment]:
+    def _segments(self, queue: Queue, pieces: list[PagePiece], contents: list[bytes]) -> Iterator[Segment]:
         """What was read, ready to be looked at."""
         runs: list[Run] = []
-        for piece, runs_here in _with_runs(pieces, dict(zip(_places(pieces), found, strict=True))):
+        for piece, runs_here in _with_runs(pieces, dict(zip(_places(pieces), contents, strict=True))):
             if runs_here is not runs:
                 runs = runs_here
                 for run in runs:
@@ -231,8 +231,8 @@ class Paging:
         for piece in pieces:
             self.pin(piece, 1)
 
-        def came(found: list[bytes]) -> None:
-            then(self._segments(queue, pieces, found))
+        def came(contents: list[bytes]) -> None:
+            then(self._segments(queue, pieces, contents))
             for piece in pieces:
                 self.pin(piece, -1)
 
@@ -331,13 +331,13 @@ def _places(pieces: Iterable[PagePiece]) -> tuple[Slice, ...]:
     return tuple(dict.fromkeys(piece.place for piece in pieces))
 
 
-def _with_runs(pieces: Iterable[PagePiece], found: Mapping[Slice, bytes]) -> Iterator[tuple[PagePiece, list[Run]]]:
+def _with_runs(pieces: Iterable[PagePiece], contents: Mapping[Slice, bytes]) -> Iterator[tuple[PagePiece, list[Run]]]:
     """Pieces with what is in their places; neighbours in one place have the same runs."""
     place: Slice | None = None
     runs: list[Run] = []
     for piece in pieces:
         if piece.place != place:
-            place, runs = piece.place, runs_in(piece, found[piece.place])
+            place, runs = piece.place, runs_in(piece, contents[piece.place])
         yield piece, runs
 
 

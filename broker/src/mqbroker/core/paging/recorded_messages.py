@@ -94,18 +94,18 @@ def _completed(run: Run, record: RecoveredRun) -> Run:
     return run
 
 
-def _fault_of(record: RecoveredRun, found: int) -> StorageFault:
-    why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
+def _fault_of(record: RecoveredRun, frames_count: int) -> StorageFault:
+    why = f"the record of messages {record.first_id}+{record.count} holds {frames_count} frames of one shape"
     return Unusable(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
 
 
 def counts_by_queue(recovered: Recovered, now_ms: int = 0) -> dict[int, RangeMap[Attempts]]:
     """queue id -> message id -> attempts; later records win, and what is due by now is due at once."""
-    found: dict[int, RangeMap[Attempts]] = {}
+    counts: dict[int, RangeMap[Attempts]] = {}
     for queue_id, first_id, n, delivery_count, due_ms in recovered.counts:
         attempts = Attempts(delivery_count, due_ms if due_ms > now_ms else 0)
-        found.setdefault(queue_id, RangeMap()).assign(first_id, first_id + n, attempts)
-    return found
+        counts.setdefault(queue_id, RangeMap()).assign(first_id, first_id + n, attempts)
+    return counts
 
 
 def by_count(first: int, end: int, counts: RangeMap[Attempts] | None) -> Iterator[tuple[int, int, Attempts]]:

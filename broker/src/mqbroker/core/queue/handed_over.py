@@ -66,7 +66,7 @@ class HandedOver:
         return count
 
     def sent(self, first: int, count: int) -> None:
-        """They have gone out."""
+        """These messages have gone out."""
         places = self._places
         LOOK.has_touched = True
         for begin, end in self.ids.missing(first, first + count):
@@ -80,7 +80,7 @@ class HandedOver:
             self._free.remove(first, first + count)
 
     def settled(self, first: int, end: int) -> None:
-        """They are gone, and that is on disk."""
+        """These messages are settled, and that is on disk."""
         LOOK.has_touched = True
         self.ids.remove(first, end)
         if self._free.count:

@@ -98,7 +98,7 @@ class Memory:
             raise Bug(f"run {run.first_id} settled more often than it was routed")
 
     def release(self, run: Run) -> None:
-        """The run is held no more."""
+        """The run is not held from now on."""
         LOOK.has_touched = True
         self.held_bytes -= run.held_bytes
         self._forget_unused(run)

@@ -147,7 +147,7 @@ class Page:
         return _piece(tuple(column[index] for column in self._columns))
 
     def take_out(self, first: int, end: int) -> tuple[list[PagePiece], list[PagePiece]]:
-        """Messages with ids from `first` to before `end` leave: which pieces are no more, and what is left of them."""
+        """Messages with ids from `first` to before `end` leave: which pieces go, and what is left of them."""
         low, high = self._index(first), bisect_left(self._columns[0], end)
         gone = [self._at(index) for index in range(low, high)]
         left = [part for piece in gone for part in _around(piece, first, end)]
@@ -166,7 +166,7 @@ class Page:
         return bool(starts) and starts[0] < end and first < starts[-1] + counts[-1]
 
     def move(self, moves: list[Moved]) -> tuple[list[PagePiece], list[PagePiece]]:
-        """Which pieces are no more, and which are new."""
+        """Which pieces go, and which are new."""
         gone: list[PagePiece] = []
         new: list[PagePiece] = []
         before = list(self.pieces())

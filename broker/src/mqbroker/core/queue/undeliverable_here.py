@@ -51,10 +51,10 @@ class UndeliverableHere:
         """These messages are gone."""
         first, last = segment.rank, segment.rank + segment.n - 1
         if segment.n <= len(self._by_rank):
-            found = [rank for rank in range(first, last + 1) if rank in self._by_rank]
+            ranks = [rank for rank in range(first, last + 1) if rank in self._by_rank]
         else:
-            found = [rank for rank in self._by_rank if first <= rank <= last]
-        for rank in found:
+            ranks = [rank for rank in self._by_rank if first <= rank <= last]
+        for rank in ranks:
             self._drop(rank)
 
     def left(self, consumer: Consumer) -> None:

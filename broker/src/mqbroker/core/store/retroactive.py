@@ -56,13 +56,13 @@ class Retroactive:
         kind = QueueKind(PREFIX + address.name, address.name, RETROACTIVE, ring_size=address.retains_max)
         return self._store.add_queue(kind)
 
-    def found(self, ring: Queue) -> None:
-        """It was made, or recovery found it."""
+    def added(self, ring: Queue) -> None:
+        """A ring was made, or recovery found it."""
         LOOK.has_touched = True
         self._rings[ring.kind.name] = ring
 
     def gone(self, ring: Queue) -> None:
-        """It was deleted."""
+        """A ring was deleted."""
         LOOK.has_touched = True
         del self._rings[ring.kind.name]
 
@@ -107,7 +107,7 @@ class Retroactive:
 
     def _fitting(self, address: Address, ring: Queue) -> list[Segment]:
         memory, meter, now_ms = self._store.memory, address.meter, self._store.at.wall_ms
-        found: list[Segment] = []
+        fitting: list[Segment] = []
         size_bytes, messages = 0, 0
         for segment in sorted(ring.segments(), key=first_id_of, reverse=True):
             run, left = segment.run, ring.kind.ring_size - messages  # of one that was made smaller not all are gone
@@ -123,9 +123,9 @@ class Retroactive:
             is_tight = is_tight or memory.held_bytes + size_bytes > memory.max_bytes
             if memory.is_shut or (is_tight and not address.can_page):
                 break
-            found.append(segment)
-        found.reverse()
-        return found
+            fitting.append(segment)
+        fitting.reverse()
+        return fitting
 
     def make_room(self) -> None:
         """The memory has no room: the oldest messages of rings go until it has room, or they are empty."""

@@ -117,12 +117,12 @@ class Store(PagingStore):
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
 
     def observe_queues(self, observer: QueueObserver) -> None:
-        """It hears of queues and consumers from now on."""
+        """The observer hears of queues and consumers from now on."""
         LOOK.has_touched = True
         self.queue_observers += (observer,)
 
     def observe_messages(self, observer: MessageObserver) -> None:
-        """It hears of messages from now on: of all that there are, if that is before `load`."""
+        """The observer hears of messages from now on: of all that there are, if that is before `load`."""
         LOOK.has_touched = True
         self.message_observers += (observer,)
 
@@ -133,9 +133,9 @@ class Store(PagingStore):
 
         `anycast`: a queue of its name is wanted, whatever the settings say.
         """
-        found = self.addresses.get(name)
-        if found is not None and (found.anycast or (not anycast and found.gives_copies)):
-            return found
+        address = self.addresses.get(name)
+        if address is not None and (address.anycast or (not anycast and address.gives_copies)):
+            return address
         if not anycast and self.is_multicast(name):
             return self.make_address(name, actor)
         self.settings.check_creation(name, name, is_new=name not in self.addresses)
@@ -145,9 +145,9 @@ class Store(PagingStore):
 
     def is_multicast(self, name: str) -> bool:
         """Whether an address gives copies where nobody says what it should do."""
-        found = self.addresses.get(name)
-        if found is not None and (found.is_shared or found.gives_copies):
-            return not found.is_shared
+        address = self.addresses.get(name)
+        if address is not None and (address.is_shared or address.gives_copies):
+            return not address.is_shared
         return has_wildcards(name) or self.address_records.routing_of(name) == MULTICAST
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
@@ -168,12 +168,12 @@ class Store(PagingStore):
 
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
-        found = self.addresses.get(name)
+        address = self.addresses.get(name)
         LOOK.has_touched = True
-        if found is not None and found.is_empty and found.ring is None and not found.is_declared:
+        if address is not None and address.is_empty and address.ring is None and not address.is_declared:
             del self.addresses[name]
-            self.wildcards.gone(found)
-            self.quotas.address_gone(found)
+            self.wildcards.gone(address)
+            self.quotas.address_gone(address)
             self.duplicates.vacated(name)
 
     def add_address(self, name: str, maker: tuple[str, int] = NOBODY) -> Address:
@@ -199,10 +199,10 @@ class Store(PagingStore):
 
     def queue_for(self, name: str, actor: Actor | None) -> Queue:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
-        found = self.queues.get(name)
-        if found is not None:
-            check_is_public(found.kind)
-            return found
+        queue = self.queues.get(name)
+        if queue is not None:
+            check_is_public(queue.kind)
+            return queue
         address = self.address_for(name, actor, anycast=True)
         return self.queues.get(name) or address.anycast[0]
 
@@ -237,9 +237,9 @@ class Store(PagingStore):
         address.bind(queue)
         self.quotas.look(address)
         if kind.is_forwarding:
-            self.remotes.found(queue)
+            self.remotes.added(queue)
         elif kind.is_internal:
-            self.retroactive.found(queue)
+            self.retroactive.added(queue)
         else:
             for each in self.queue_observers:
                 each.queue_added(queue)
