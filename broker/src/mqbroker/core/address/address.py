@@ -9,12 +9,12 @@ nothing by routing of their own. So is the ring of what is kept for queues that 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
+from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
 from mqbroker.core.queue.kinds import FORWARD, RETROACTIVE
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import Meter
@@ -38,28 +38,6 @@ class Origin(Value):
 
 
 UNKNOWN: Final = Origin()  # an administrator, for example, has no container
-
-
-class BindingsElsewhere(ABC):
-    """What an address asks of the bindings that other nodes have for it."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-
-    @abstractmethod
-    def has(self, routing: str) -> bool:
-        """Whether there is one of this routing type."""
-
-    @abstractmethod
-    def looks_at_each(self, queues: list[Queue]) -> bool:
-        """Whether messages go one by one where these queues are here."""
-
-    @abstractmethod
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
-        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
 
 
 class Address:

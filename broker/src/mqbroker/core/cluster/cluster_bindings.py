@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, Address, BindingsElsewhere, Part, parts_by
+from mqbroker.core.address.address import ANYCAST, Address, Part, parts_by
+from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.message_view import MessageView, view_at
 from mqbroker.core.queue.queue import Queue

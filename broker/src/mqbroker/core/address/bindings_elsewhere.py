@@ -1,0 +1,36 @@
+"""What an address asks of the bindings that other nodes have for it.
+
+The cluster's room keeps them (core/cluster/cluster_bindings.py). Not compiled, as who derives from it is not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address import Address, Part
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.wire.run import Run
+
+
+class BindingsElsewhere(ABC):
+    """See the module's docstring."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+
+    @abstractmethod
+    def has(self, routing: str) -> bool:
+        """Whether there is one of this routing type."""
+
+    @abstractmethod
+    def looks_at_each(self, queues: list[Queue]) -> bool:
+        """Whether messages go one by one where these queues are here."""
+
+    @abstractmethod
+    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
