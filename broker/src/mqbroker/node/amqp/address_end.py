@@ -97,13 +97,13 @@ class AddressEnd:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         store = self._store
         try:
-            found = store.target_for(self.address.target, peer.actor)
+            address = store.target_for(self.address.target, peer.actor)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
-        store.auto_delete.attached(found)
+        store.auto_delete.attached(address)
         LOOK.has_touched = True
-        before, self.address = self.address, found
+        before, self.address = self.address, address
         store.auto_delete.detached(before)
         return True
 
@@ -154,11 +154,11 @@ class AddressEnd:
                 self.is_withdrawn = True
 
     def attached(self, peer: Peer) -> None:
-        """One producer more."""
+        """The address has one producer more, and is not deleted meanwhile."""
         self._store.auto_delete.attached(self.address)
 
     def detached(self, peer: Peer, event: Detached) -> None:
-        """One less."""
+        """The address has one producer less."""
         LOOK.has_touched = True
         if self.address.meter is not None:
             self.address.meter.waiting.pop(event.link, None)

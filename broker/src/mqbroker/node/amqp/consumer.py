@@ -135,7 +135,7 @@ class LinkConsumer:
             self.peer.broker.draining[self.link] = self.peer
 
     def resumed(self) -> None:
-        """It has its turn."""
+        """The transport takes something again, so its queue has a turn."""
         LOOK.has_touched = True
         self.peer.broker.store.dirty[self.queue] = None
 

@@ -70,11 +70,11 @@ class FailoverList:
         if not self.may_change(listener):
             return VALUE + encode_value(_servers(places, head, listener))
         key = listener.has_tls, head
-        found = self._messages.get(key)
+        message = self._messages.get(key)
         LOOK.has_touched = True
-        if found is None:
-            found = self._messages[key] = VALUE + encode_value(_servers(places, head, listener))
-        return found
+        if message is None:
+            message = self._messages[key] = VALUE + encode_value(_servers(places, head, listener))
+        return message
 
     def _next(self, listener: ListenerOptions) -> tuple[tuple[RedirectPlace, ...], int]:
         places = self.known(listener)
@@ -92,9 +92,9 @@ class FailoverList:
         told = [to for member in self._others() for to in member.clients[:1]]
         for has_tls, scheme in ((False, "amqp"), (True, "amqps")):
             there = [RedirectPlace(to.host, to.port) for to in told if to.scheme == scheme]
-            found = tuple(sorted(dict.fromkeys(there)))
-            if found != self._places[has_tls]:
-                self._places[has_tls] = found
+            places = tuple(sorted(dict.fromkeys(there)))
+            if places != self._places[has_tls]:
+                self._places[has_tls] = places
                 self._messages.clear()
                 self._due.update(self._ends)
 
@@ -110,7 +110,7 @@ class FailoverList:
         self._ends[conn] = end
 
     def remove(self, conn: int) -> None:
-        """Its link is gone."""
+        """The link of a connection is gone."""
         LOOK.has_touched = True
         self._ends.pop(conn, None)
         self._due.pop(conn, None)

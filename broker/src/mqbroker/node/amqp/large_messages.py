@@ -158,7 +158,7 @@ class LargeMessages:
         self._broker.effects.append(ReadLarge(effect_id, file, offset, size_bytes))
 
     def forget(self, download: LargeReader) -> None:
-        """It has ended."""
+        """A download has ended."""
         LOOK.has_touched = True
         self.downloads.pop(download, None)
         self._reads_due.pop(download, None)

@@ -384,7 +384,7 @@ class Peer(ABC):
             link.end = None  # each would keep the other one for ever
 
     def tell_failure(self, condition: str, why: str) -> None:
-        """It ends by a fault."""
+        """The connection ends by a fault: log that."""
         self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.far, condition=condition, why=why)
 
     def _dead(self, event: Dead) -> None:

@@ -52,7 +52,7 @@ class FrameRate:
             self._broker.peers[self._conn].pause_if_needed()
 
     def on_time(self, now_ns: int) -> None:
-        """It may go on."""
+        """What came too much is made up for: the peer is read again."""
         LOOK.has_touched = True
         self.due_ns = 0
         peer = self._broker.peers.get(self._conn)

@@ -39,11 +39,11 @@ class Stealing:
         if not _has_its_name_alone(peer, attach):
             return
         key = _key(peer, link)
-        found = self._owners.get(key)
+        owner = self._owners.get(key)
         self._owners[key] = (peer, link)
-        if found is None or not found[1].is_attached:
+        if owner is None or not owner[1].is_attached:
             return
-        old_peer, old_link = found
+        old_peer, old_link = owner
         self._stolen = old_link
         peer.broker.notice(Level.INFO, "link-stolen", conn=old_peer.conn, by=peer.conn, link=link.name[:NAME_SIZE_MAX])
         why = f"link {link.name!r} of container {peer.container_id!r} is attached elsewhere now"

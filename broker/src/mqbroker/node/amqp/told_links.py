@@ -28,11 +28,11 @@ class ToldEnd(SendingEnd):
         """The link is gone."""
 
     def credit_given(self) -> None:
-        """More may go."""
+        """The peer gave credit, or its window is open again."""
         self.pump()
 
     def resumed(self) -> None:
-        """The same."""
+        """The transport takes something again."""
         self.pump()
 
     def detached(self, peer: Peer, event: Detached) -> None:

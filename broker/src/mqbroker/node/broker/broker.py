@@ -321,25 +321,6 @@ class Broker(ClusterBroker):
     def _certificates_in_use(self, given_: given.CertificatesInUse) -> None:
         self.endings = given_.endings
 
-    # -- what the rooms below leave to this one ----------------------------------------------------------------------
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the node begins anything new; else it is on its way to its end."""
-        return self.stopping.state is NodeState.RUNNING
-
-    def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
-        """A peer asks for a link: accept or refuse that."""
-        self.termini.attach(peer, event)
-
-    def link_detached(self, peer: Peer, link: LinkBase) -> None:
-        """A link is over, and its end knows it."""
-        self.termini.detached(peer, link)
-
-    def scope_ended(self, peer: Peer, scope: Scope) -> None:
-        """A session or a connection is over, and all of its links."""
-        self.termini.ended(peer, scope)
-
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)
 
@@ -361,3 +342,22 @@ class Broker(ClusterBroker):
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
         self.store.quotas.change(options.limits)
+
+    # -- what the rooms below leave to this one ------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the node begins anything new; else it is on its way to its end."""
+        return self.stopping.state is NodeState.RUNNING
+
+    def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
+        """A peer asks for a link: accept or refuse that."""
+        self.termini.attach(peer, event)
+
+    def link_detached(self, peer: Peer, link: LinkBase) -> None:
+        """A link is over, and its end knows it."""
+        self.termini.detached(peer, link)
+
+    def scope_ended(self, peer: Peer, scope: Scope) -> None:
+        """A session or a connection is over, and all of its links."""
+        self.termini.ended(peer, scope)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Chore(Protocol):
-    """One kind of it."""
+    """One kind of long work."""
 
     @property
     def is_due(self) -> bool:

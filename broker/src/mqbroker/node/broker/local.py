@@ -195,10 +195,10 @@ class LocalSessions:
         `modified` is a delivery in vain, `released` none at all, and `rejected` makes dead letters.
         """
         request_id, session = request
-        found = self._tags.get(session, {}).pop(tag, None)
-        if found is None:
+        held = self._tags.get(session, {}).pop(tag, None)
+        if held is None:
             raise Refused("amqp:not-found", f"no open tag {tag} in this session")
-        queue, segments = found
+        queue, segments = held
         store = self._broker.store
         for segment in segments:
             if queue.kind.non_destructive:

@@ -64,11 +64,11 @@ class Reloads:
         effect_id = self._broker.completions.expect(lambda found, why: self._read(request_id, found, why))
         self._broker.effects.append(LoadConfiguration(effect_id))
 
-    def _read(self, request_id: int, found: Any, why: str) -> None:
+    def _read(self, request_id: int, configuration: Any, why: str) -> None:
         """Take what the files say, or answer with their faults."""
         self._reading_count -= 1
         if not why:
-            self._add(ReadFiles(found.options, found.users, request_id))
+            self._add(ReadFiles(configuration.options, configuration.users, request_id))
             return
         count = len(why.splitlines())
         said = f"nothing was changed, the files have {count} fault{'s' if count > 1 else ''}:\n{why}"
@@ -149,8 +149,8 @@ class Reloads:
 
     def _restarts(self, options: BrokerOptions) -> list[dict[str, Any]]:
         waiting = compare.restarts(self._broker.options, options)
-        found = [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
-        return found + self._kept_diverts(options)
+        restarts = [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
+        return restarts + self._kept_diverts(options)
 
     def _answer(self, request_id: int, answer: dict[str, Any]) -> None:
         broker = self._broker

@@ -45,7 +45,7 @@ class NodeSurroundings:
 
     def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
         """By an effect, whose failure ends the node."""
-        effect_id = self._broker.completions.expect(lambda found, _why: then(found))
+        effect_id = self._broker.completions.expect(lambda pieces, _why: then(pieces))
         LOOK.has_touched = True
         self._broker.effects.append(ReadPage(effect_id, slices))
 

@@ -117,8 +117,8 @@ class Termini:
         store.permit(actor, SEND, address)
         self._check_stays(address)
         check_is_here(self._broker, address, str(answer.address))
-        found = store.target_for(str(target.address), actor, _routing(target))
-        return MadeEnd(AddressEnd(peer, found), answer)
+        bound = store.target_for(str(target.address), actor, _routing(target))
+        return MadeEnd(AddressEnd(peer, bound), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -182,9 +182,9 @@ class Termini:
             filters = _filters(source)
             queue = queue_at(store, address, queue_name, actor, _routing(source))
             return Terms(queue, filters, is_browser)
-        found = store.queues.get(address)
+        named_queue = store.queues.get(address)
         if _wants(source, TOPIC) or (
-            not _wants(source, QUEUE) and found is None and store.is_multicast(address)
+            not _wants(source, QUEUE) and named_queue is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(actor, CONSUME, address)
             check_is_here(self._broker, address, named)
@@ -196,7 +196,7 @@ class Termini:
             queue = kept or self._subscriptions.queue_for(peer.container_id, link_name, source, filters, actor)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
-        place = address if found is None else found.kind.address
+        place = address if named_queue is None else named_queue.kind.address
         store.permit(actor, permission, place, address)
         check_is_here(self._broker, place, named)
         filters = _filters(source)
@@ -204,9 +204,9 @@ class Termini:
 
     def _part_subscribers(self, name: str) -> None:
         """Whether a subscription is in use is asked next, and with other terms it begins anew."""
-        found = self._broker.store.queues.get(name)
-        if found is not None:
-            self._broker.turns.part_consumers(found)
+        queue = self._broker.store.queues.get(name)
+        if queue is not None:
+            self._broker.turns.part_consumers(queue)
 
     def _look_up(self, peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
@@ -417,12 +417,12 @@ def _filters(source: Source, *, knows_no_local: bool = False) -> SourceFilter:
     """Filters that hold. One that is not known is refused: most clients do not look whether theirs is in the answer,
     and would take what is not meant for them. No-local alone is passed over where it has no meaning: at queues, as in
     Artemis, and at shared subscriptions, which have no container of their own."""
-    found = source_filter(source.filter, knows_no_local=knows_no_local)
+    filters = source_filter(source.filter, knows_no_local=knows_no_local)
     unknown = [str(name)[:60] for name, value in (source.filter or {}).items()
-               if name not in found.accepted and getattr(value, "descriptor", None) not in NO_LOCAL]  # fmt: skip
+               if name not in filters.accepted and getattr(value, "descriptor", None) not in NO_LOCAL]  # fmt: skip
     if unknown:
         raise Refused("amqp:not-implemented", f"filters that are not supported: {', '.join(unknown[:5])}")
-    return found
+    return filters
 
 
 def _priority(attach: Attach) -> int:

@@ -115,7 +115,7 @@ class Abandoned:
             self._store.leave(queue, consumer)
 
     def end(self, node_id: str) -> None:
-        """It is back."""
+        """The node is back, and its messages wait for it again."""
         LOOK.has_touched = True
         for queue, consumer in self._consumers.pop(node_id, {}).items():
             self._leave(queue, consumer)

@@ -121,7 +121,7 @@ class CanaryEnd(ReceivingEnd):
         self._store = store
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
-        """Take it."""
+        """Canaries came: each is accepted once the disk has taken something."""
         link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         if not is_settled:
             self._store.remotes.touch()
@@ -149,10 +149,10 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     if len(key.encode()) > SOURCE_BYTES_MAX:
         why = f"mq:source and the name of its link have at most {SOURCE_BYTES_MAX} bytes together"
         raise Refused("amqp:invalid-field", why)
-    found = peer.broker.store.arrivals.address_for(target.address, key, names)
-    if found is None:
+    arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
+    if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
-    end = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
+    end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
     return MadeEnd(end, answer_to(target))
 
 

@@ -110,11 +110,11 @@ class Bridge:
     def answered(self, hello: Hello | None) -> bool:
         """The other end has said who it is; whether the bridge goes on with it."""
         broker = self.of.broker
-        found = verdict(self.node_id, hello, broker.node_id, broker.boot_id)
+        outcome = verdict(self.node_id, hello, broker.node_id, broker.boot_id)
         if hello is not None:
             self.of.listed_places.answered(self.connector, hello.node_id)
-        if found is not HandshakeVerdict.GOOD or hello is None:
-            self._refuse(found, hello)
+        if outcome is not HandshakeVerdict.GOOD or hello is None:
+            self._refuse(outcome, hello)
             return False
         if self.of.cluster.is_deposed(hello.node_id, hello.term):
             self._fail(DEPOSED)
@@ -131,14 +131,14 @@ class Bridge:
         self.boot_id = hello.boot_id
         return True
 
-    def _refuse(self, found: HandshakeVerdict, hello: Hello | None) -> None:
+    def _refuse(self, outcome: HandshakeVerdict, hello: Hello | None) -> None:
         LOOK.has_touched = True
-        why = REFUSALS[found]
-        if found is HandshakeVerdict.NO_NODE:
+        why = REFUSALS[outcome]
+        if outcome is HandshakeVerdict.NO_NODE:
             self._fail(why)
-        elif found is HandshakeVerdict.OURSELVES:
+        elif outcome is HandshakeVerdict.OURSELVES:
             self._end(why)
-        elif found is HandshakeVerdict.CONFLICT:
+        elif outcome is HandshakeVerdict.CONFLICT:
             assert hello is not None
             self.of.broker.node_id_conflict.met(hello, self.connector.uri)
             self._fail(why)
@@ -270,7 +270,7 @@ class Bridge:
         self.of.link_given_up(self)
 
     def end(self, why: str) -> None:
-        """It is not wanted any more."""
+        """The node is not to be linked over this bridge any more."""
         if self.state is not BridgeState.ENDED:
             self._end(why)
 

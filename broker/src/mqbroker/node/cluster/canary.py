@@ -66,7 +66,7 @@ class Crossing:
 
 @dataclass(slots=True, eq=False)
 class CanaryRun:
-    """One request, and all links."""
+    """One request, and a crossing for each link."""
 
     request_id: int
     crossings: list[Crossing]
@@ -102,7 +102,7 @@ class Remover:
         return 1
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
-        """It is gone."""
+        """Settle what was not accepted in time."""
         self._store.settle(queue, segment)
         return segment.n
 

@@ -87,8 +87,8 @@ class Cluster:
 
     def others_of(self, connection: str) -> list[Member]:
         """The other members that a connection knows. Connections are made after most else of the node."""
-        found = self.connections.get(connection)
-        return [] if found is None else found.topology.others
+        known = self.connections.get(connection)
+        return [] if known is None else known.topology.others
 
     def withdraw(self, why: str) -> None:
         """This node is none of the cluster any more."""

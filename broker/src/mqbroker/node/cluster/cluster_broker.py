@@ -54,5 +54,5 @@ class ClusterBroker(AcceptingBroker):
 
     def announcer_for(self, connection: str) -> Announcer | None:
         """What the nodes of a cluster connection are told; None: there is no connection of that name."""
-        found = self.cluster.connections.get(connection)
-        return None if found is None else found.announcer
+        known = self.cluster.connections.get(connection)
+        return None if known is None else known.announcer

@@ -174,9 +174,9 @@ class ClusterConnection:
         if not self.may_dial((connector,)):
             return
         is_listed = connector.place in {each.place for each in self.listed}
-        found = self.bridges.get(node_id)
-        if found is not None:
-            found.told(connector, boot_id)
+        known = self.bridges.get(node_id)
+        if known is not None:
+            known.told(connector, boot_id)
             return
         probe = next((each for each in self.probes if each.connector.place == connector.place), None)
         if probe is not None and probe.state in (BridgeState.DIALLING, BridgeState.OPENING) and not probe.is_look:
@@ -228,7 +228,7 @@ class ClusterConnection:
     # -- what bridges tell ---------------------------------------------------------------------------------------------
 
     def link_opened(self, bridge: Bridge) -> None:
-        """It is open; what the node has is told next."""
+        """The link to a node is open; what the node has is told next."""
         LOOK.has_touched = True
         if bridge.node_id not in self.tables:
             self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
@@ -237,7 +237,7 @@ class ClusterConnection:
         self.cluster.changed()
 
     def link_lost(self, bridge: Bridge) -> None:
-        """It was lost, and is dialled again."""
+        """The link to a node was lost, and the node is dialled again."""
         table = self.tables.get(bridge.node_id)
         if table is not None:
             table.lost()
@@ -245,7 +245,7 @@ class ClusterConnection:
         self.cluster.changed()
 
     def is_still_down(self, bridge: Bridge) -> None:
-        """It was dialled again, in vain."""
+        """A node that was lost was dialled again, in vain."""
         table = self.tables.get(bridge.node_id)
         if table is not None:
             table.still_lost()
@@ -353,7 +353,7 @@ class ClusterConnection:
         self.announcer.remote_added(binding)
 
     def remove(self, binding: RemoteBinding) -> None:
-        """It has it no more."""
+        """Another node has a queue no longer."""
         LOOK.has_touched = True
         self.remotes.remove(binding)
         self.announcer.remote_removed(binding)

@@ -26,7 +26,7 @@ class ClusterWatcher(QueueObserver):
         self._grouping = grouping
 
     def queue_added(self, queue: Queue) -> None:
-        """It is bound to its address."""
+        """A queue is bound to its address."""
         kind = queue.kind
         for each in self._announcers():
             each.queue_added(kind.name, kind.address, kind.routing, kind.selector, is_volatile=not kind.is_durable)
@@ -34,7 +34,7 @@ class ClusterWatcher(QueueObserver):
             self._grouping.added(cluster_name_of(kind.name, self._own))
 
     def queue_removed(self, queue: Queue) -> None:
-        """It is bound no more."""
+        """A queue is gone from its address."""
         for each in self._announcers():
             each.queue_removed(queue.kind.name)
         if self._grouping is not None:
@@ -46,18 +46,18 @@ class ClusterWatcher(QueueObserver):
             self._grouping.added(binding.cluster_name)
 
     def remote_removed(self, binding: RemoteBinding) -> None:
-        """It has it no more."""
+        """Another node has a queue no longer."""
         if self._grouping is not None:
             self._grouping.removed(binding.cluster_name)
 
     def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
-        """It gets messages from now on."""
+        """A consumer gets messages of a queue from now on."""
         if consumer.client is not None:
             for each in self._announcers():
                 each.consumer_joined(queue.kind.name, _selector_of(consumer))
 
     def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
-        """It gets no more."""
+        """A consumer gets no further messages of a queue."""
         if consumer.client is not None:
             for each in self._announcers():
                 each.consumer_left(queue.kind.name, _selector_of(consumer))

@@ -103,8 +103,8 @@ class Discovery:
         group = self.groups[given.group]
         if self._broker.is_running:
             scheme = "amqps" if group.options.tls_enabled else "amqp"
-            found = [(name, Connector(group.options.name, scheme, host, port)) for name, host, port in given.found]
-            group.answered(found, self._broker.at.monotonic_ns)
+            places = [(name, Connector(group.options.name, scheme, host, port)) for name, host, port in given.found]
+            group.answered(places, self._broker.at.monotonic_ns)
             self._broker.timers.add(group)
 
     def looked(self, given: Looked) -> None:

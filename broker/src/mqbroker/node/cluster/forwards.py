@@ -167,8 +167,8 @@ class ForwardConsumer(LinkConsumer):
     def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
         """With what is left of its times, how often it was delivered, and where it is a value, when it came."""
         is_value = self._is_value(queue, segment.run)
-        found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms, is_value=is_value)
-        return None if found is None else [found]
+        payload = forwarded(segment, segment.start, self.peer.broker.at.wall_ms, is_value=is_value)
+        return None if payload is None else [payload]
 
     def rewritten_alike(self, segment: Segment, count: int) -> list[bytes]:
         """The same for many, where each fits a frame of the other node's."""

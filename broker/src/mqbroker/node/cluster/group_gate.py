@@ -117,27 +117,27 @@ class GroupGate(Gate):
         wanted: dict[GroupKey, str] = {}
         for run in runs if self._core.covers(address) else ():
             wanted |= self._core.wanted(address, run)
-        failures = self._handler.ask(wanted, lambda found: then(next(iter(found.values()), ""))) if wanted else {}
+        failures = self._handler.ask(wanted, lambda said: then(next(iter(said.values()), ""))) if wanted else {}
         return None if failures is None else next(iter(failures.values()), "")
 
     # -- what an event holds -------------------------------------------------------------------------------------------
 
     def _wanted(self, peer: Peer, event: Incoming | Posted) -> dict[GroupKey, str]:
-        found: dict[GroupKey, str] = {}
+        wanted: dict[GroupKey, str] = {}
         for address, begin, end in event.link.end.group_parts(peer, event):
             if address is not None and self._core.covers(address):
-                found |= self._core.wanted(address, part_of(event.run, begin, end, event.run.traits))
-        return found
+                wanted |= self._core.wanted(address, part_of(event.run, begin, end, event.run.traits))
+        return wanted
 
     def _ranges(self, peer: Peer, event: Incoming, failed: set[GroupKey]) -> list[tuple[int, int, bool]]:
         """The run in parts (from, to before, whether a group of them has failed)."""
-        found: list[tuple[int, int, bool]] = []
+        merged: list[tuple[int, int, bool]] = []
         for address, begin, end in event.link.end.group_parts(peer, event):
             ranges: list[tuple[int, int, bool]] = [(0, end - begin, False)]
             if address is not None and self._core.covers(address):
                 run = part_of(event.run, begin, end, event.run.traits)
                 ranges = list(self._core.groups_in(address, run, failed))
             for low, high, is_refused in ranges:
-                first = found.pop()[0] if found and found[-1][2] == is_refused else begin + low
-                found.append((first, begin + high, is_refused))
-        return found
+                first = merged.pop()[0] if merged and merged[-1][2] == is_refused else begin + low
+                merged.append((first, begin + high, is_refused))
+        return merged

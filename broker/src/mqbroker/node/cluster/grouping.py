@@ -155,14 +155,14 @@ class GroupingHandler:
             member.node_id: member for connection in self._connections() for member in connection.topology.members
         }
         known = {node_id for node_id, member in members.items() if member.grouping == LOCAL}
-        found = sorted(known | ({self.broker.node_id} if self.options.type == LOCAL else set()))
+        arbiters = sorted(known | ({self.broker.node_id} if self.options.type == LOCAL else set()))
         LOOK.has_touched = True
-        if found != self._locals and len(found) > 1:
+        if arbiters != self._locals and len(arbiters) > 1:
             self._told.discard("grouping-arbiters-several")
-            self._tell(Level.ERROR, "grouping-arbiters-several", node_ids=", ".join(found), arbiter=found[0],
+            self._tell(Level.ERROR, "grouping-arbiters-several", node_ids=", ".join(arbiters), arbiter=arbiters[0],
                        remedy="make all but one of them REMOTE: groups may be split between them")  # fmt: skip
-        self._locals = found
-        before, self.arbiter = self.arbiter, found[0] if found else ""
+        self._locals = arbiters
+        before, self.arbiter = self.arbiter, arbiters[0] if arbiters else ""
         self.core.is_arbiter = self.arbiter == self.broker.node_id
         if self.arbiter and self.arbiter != before:
             self._told.discard("grouping-arbiter-missing")

@@ -73,14 +73,14 @@ class Relay(ReceivingEnd):
     def publish(self, run: Run, origin: Origin) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
         targets = [target_of(run, index) for index in range(run.count)]
-        found: list[tuple[int, int, bool, Refused | None]] = []
+        parts: list[tuple[int, int, bool, Refused | None]] = []
         begin = 0
         for index in range(1, run.count + 1):
             if index < run.count and targets[index] == targets[begin]:
                 continue
-            found.append((begin, index - begin, *self._publish(part_of(run, begin, index), targets[begin], origin)))
+            parts.append((begin, index - begin, *self._publish(part_of(run, begin, index), targets[begin], origin)))
             begin = index
-        return found
+        return parts
 
     def _publish(self, run: Run, target: str | None, origin: Origin) -> tuple[bool, Refused | None]:
         if not target:
@@ -104,12 +104,12 @@ class Relay(ReceivingEnd):
 
     def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
         """Message by message, with neighbours that go to one address as one part."""
-        found: list[Part] = []
+        parts: list[Part] = []
         for index in range(event.run.count):
             address = self.address_of(event.run, index)
-            begin = found.pop()[1] if found and found[-1][0] is address else index
-            found.append((address, begin, index + 1))
-        return found
+            begin = parts.pop()[1] if parts and parts[-1][0] is address else index
+            parts.append((address, begin, index + 1))
+        return parts
 
     def address_of(self, run: Run, index: int) -> Address | None:
         """Where a message of the run goes; None where it goes nowhere."""

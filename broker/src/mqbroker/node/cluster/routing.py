@@ -137,7 +137,7 @@ class ConnectionRouting:
         return router.route(key, now_ns)
 
     def resume(self, peer: AcceptedPeer) -> None:
-        """It has waited long enough."""
+        """A connection has waited long enough for its router."""
         opening.resume(peer)
 
     # -- World ---------------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class ConnectionRouting:
         table = self._discovery.groups[group].table
 
         def targets() -> list[RoutingTarget]:
-            found = [(entry.announcement, entry.announcement.connectors[0]) for entry in table.entries]
-            return [RoutingTarget(said.node_id or f"{to.host}:{to.port}", to.host, to.port) for said, to in found]
+            heard = [(entry.announcement, entry.announcement.connectors[0]) for entry in table.entries]
+            return [RoutingTarget(said.node_id or f"{to.host}:{to.port}", to.host, to.port) for said, to in heard]
 
         return targets
 

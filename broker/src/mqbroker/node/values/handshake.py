@@ -92,10 +92,10 @@ def _number(value: Any, maximum: int) -> int:
 
 def connector_of(uri: str) -> Connector | None:
     """The way back of `Connector.uri`, None where it is none."""
-    found = _URI.fullmatch(uri)
-    if found is None or not 1 <= int(found["port"]) <= PORT_MAX:
+    match = _URI.fullmatch(uri)
+    if match is None or not 1 <= int(match["port"]) <= PORT_MAX:
         return None
-    return Connector("", found["scheme"], found["six"] or found["host"], int(found["port"]))
+    return Connector("", match["scheme"], match["six"] or match["host"], int(match["port"]))
 
 
 class HandshakeVerdict(enum.Enum):

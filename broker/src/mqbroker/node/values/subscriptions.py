@@ -75,17 +75,17 @@ class Subscriptions:
         name = name_of(container, link_name, source)
         if "global" not in capabilities and "." in container + link_name.partition("|")[0]:
             wants["container"] = container  # a.b and c, or a and b.c
-        found = self._store.queues.get(name)
-        if found is not None and not self._is_same(found.kind, address, wants, durable=is_durable(source)):
-            self._make_way(found, container, address, actor)
-            found = None
-        if found is not None and found.takers_count and "shared" not in capabilities:
+        queue = self._store.queues.get(name)
+        if queue is not None and not self._is_same(queue.kind, address, wants, durable=is_durable(source)):
+            self._make_way(queue, container, address, actor)
+            queue = None
+        if queue is not None and queue.takers_count and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
-        return found or self._make(name, address, actor, durable=is_durable(source), wants=wants)
+        return queue or self._make(name, address, actor, durable=is_durable(source), wants=wants)
 
-    def _make_way(self, found: Queue, container: str, address: str, actor: Actor) -> None:
+    def _make_way(self, queue: Queue, container: str, address: str, actor: Actor) -> None:
         """A changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3). Raises Refused where it is none."""
-        kind = found.kind
+        kind = queue.kind
         is_seen = may_see(self._store.permit, actor, kind.address)
         if not is_of_subscribers(kind) or not is_subscription(kind, container):
             whose = "the file of options declares" if kind.configured else "is there and no subscription of yours:"
@@ -100,11 +100,11 @@ class Subscriptions:
                 f"subscription of that name at address {address!r} with other terms: take them, or another link name"
             )
             raise Refused("amqp:precondition-failed", why)
-        if found.consumers or found.arriving_count:
+        if queue.consumers or queue.arriving_count:
             own = f"address {kind.address!r} and " if is_seen else ""
             why = f"subscription {kind.name!r} is in use, with {own}other terms"
             raise Refused("amqp:precondition-failed", why)
-        self._store.delete_queue(found, actor)
+        self._store.delete_queue(queue, actor)
 
     def temporary(self, container: str, link_name: str, actor: Actor, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
