@@ -3,6 +3,8 @@
 Without it the wheel is pure, as is every editable install. Sources are compiled in a folder of their own, so nothing
 lands in the checkout, and stay in the wheel beside what was compiled of them: Python prefers the latter, tracebacks
 show the former. By gcc they are compiled twice, the second time guided by what a training (native_training.py) ran.
+With MQBROKER_NATIVE_TRAINED=0 they are compiled once and for no great speed, as tests do that want to know what
+compiled modules do: that takes a quarter of the time.
 docs/adr/0013-native-build.md says why, and what differs.
 """
 
@@ -21,9 +23,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SWITCH = "MQBROKER_NATIVE"
+TRAINED = "MQBROKER_NATIVE_TRAINED"
 TOOLS = ["mypy>=2.4,<2.5", "setuptools>=65"]
 GROUP = "mqbroker_native"  # the library that holds all of them: calls between modules do not go through Python
-OPTIMIZATION = "2"
+OPTIMIZATION, UNTRAINED_OPTIMIZATION = "2", "1"
 TRAINING = Path(__file__).with_name("native_training.py")
 TRAINING_TIME_S_MAX = 300
 # Only what Python looks up is to be seen from outside: calls from one module to another are direct then.
@@ -32,9 +35,18 @@ FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
 
 def is_wanted() -> bool:
     """Whether the environment asks for native modules."""
-    said = os.environ.get(SWITCH, "")
-    if said not in ("", "0", "1"):
-        raise ValueError(f"{SWITCH} must be 0 or 1, not {said!r}")
+    return _is_on(SWITCH, "0")
+
+
+def is_trained() -> bool:
+    """Whether it leaves them guided by a training."""
+    return _is_on(TRAINED, "1")
+
+
+def _is_on(switch: str, default: str) -> bool:
+    said = os.environ.get(switch, "") or default
+    if said not in ("0", "1"):
+        raise ValueError(f"{switch} must be 0 or 1, not {said!r}")
     return said == "1"
 
 
@@ -51,7 +63,8 @@ class NativeBuild(BuildHookInterface[Any]):
         self._scratch = tempfile.TemporaryDirectory(prefix="mqbroker-native-")
         place = Path(self._scratch.name)
         shutil.copytree(Path(self.root) / "src" / "mqbroker", place / "mqbroker")
-        built = compile_modules(place, [f"mqbroker/{name}.py" for name in self.config["modules"]])
+        files = [f"mqbroker/{name}.py" for name in self.config["modules"]]
+        built = compile_modules(place, files, trained=is_trained())
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"].update({str(file): str(file.relative_to(place / "built")) for file in built})
@@ -61,7 +74,7 @@ class NativeBuild(BuildHookInterface[Any]):
             self._scratch.cleanup()
 
 
-def compile_modules(place: Path, files: list[str]) -> list[Path]:
+def compile_modules(place: Path, files: list[str], *, trained: bool = True) -> list[Path]:
     """Compile files below `place`; the libraries, below `place/built`. The same sources give the same bytes."""
     # Here, as a pure wheel needs none of them; setuptools first, as it brings the distutils that the others take.
     import setuptools  # isort: skip
@@ -79,15 +92,18 @@ def compile_modules(place: Path, files: list[str]) -> list[Path]:
 
     with contextlib.chdir(place):
         os.environ["MYPYPATH"] = str(place)
+        level = OPTIMIZATION if trained else UNTRAINED_OPTIMIZATION
         library, *stubs = mypycify(
             [*files, "--config-file=", "--strict", "--explicit-package-bases"],
-            opt_level=OPTIMIZATION, debug_level="0", multi_file=True, group_name=GROUP,
+            opt_level=level, debug_level="0", multi_file=True, group_name=GROUP,
         )  # fmt: skip
         for extension in (library, *stubs):
             extension.extra_compile_args += FLAGS
         compiler: Any = ccompiler.new_compiler()
         sysconfig.customize_compiler(compiler)
-        if is_gcc(compiler.compiler):
+        if not trained:
+            build([library, *stubs])
+        elif is_gcc(compiler.compiler):
             profile, given = place / "profile", library.extra_compile_args
             library.extra_compile_args = [*given, f"-fprofile-generate={profile}"]
             library.extra_link_args = ["-fprofile-generate"]
