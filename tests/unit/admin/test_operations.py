@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.admin.arguments import Argument
+from mqbroker.admin.arguments import Argument, number
 from mqbroker.admin.operation import Operation, OperationEffect
 from mqbroker.admin.operations import OPERATIONS, ROWS
-from mqbroker.node.values.inputs import Stop
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest, Stop
 
 from tests.unit.admin.site import Site
 
 OF_ANOTHER_KIND = {str: 7, int: "7", bool: 1, list: "x"}
+CHANGES, ENDS = OperationEffect.CHANGES, OperationEffect.ENDS
 EVERY = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
@@ -60,11 +63,38 @@ def test_wrong_arguments_are_named(row: Operation) -> None:
         )
         if each.is_needed:
             assert refusal(row, **{each.name: None}) == f"{row.name}: argument {each.name!r} is missing"
+        if each.kind is int:
+            assert refusal(row, **{each.name: True}).endswith("must be int")
         if each.bounds is not None:
+            assert [each.checked(row.name, bound) for bound in each.bounds] == list(each.bounds)
             assert "is a whole number from" in refusal(row, **{each.name: each.bounds[0] - 1})
             assert "is a whole number from" in refusal(row, **{each.name: each.bounds[1] + 1})
         if each.choices:
             assert "is one of" in refusal(row, **{each.name: "colour"})
+
+
+@EVERY
+def test_what_changes_anything_or_ends_it_leaves_a_notice_also_where_it_is_refused(row: Operation) -> None:
+    site = Site()
+    site.refused(row.name, colour="red")
+    notices = [each.fields for each in site.stage.notices if each.event == "admin"]
+    assert [each["outcome"] for each in notices] == ["amqp:invalid-field"] * (row.effect in (CHANGES, ENDS))
+
+
+def test_the_function_is_given_who_asks_and_what_is_meant() -> None:
+    given: list[AdminRequest] = []
+    row = Operation("paint", lambda _, request: given.append(request), "nothing", (number("coats", 2, (1, 9)),))
+    row.perform(Site().stage.broker, AdminRequest(7, 3, "paint", {}, 1000))
+    assert given == [AdminRequest(7, 3, "paint", {"coats": 2}, 1000)]
+
+
+@pytest.mark.parametrize("fault", [Refused("amqp:not-found", "gone"), PeerFault("amqp:not-found", "gone")])
+def test_what_the_function_refuses_is_the_answer(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(broker: Broker, request: AdminRequest) -> None:
+        raise fault
+
+    monkeypatch.setitem(OPERATIONS, "paint", Operation("paint", refuse, "nothing"))
+    assert Site().refused("paint") == ("amqp:not-found", "gone")
 
 
 @EVERY
@@ -73,4 +103,4 @@ def test_while_the_node_stops_only_what_looks_is_answered(row: Operation) -> Non
     site.stage.give(Stop())
     answer = site.stage.admin(row.name, **{each.name: right(each) for each in row.arguments}) or {}
     is_stopping = "the broker stops" in str(answer.get("description"))
-    assert is_stopping == (row.effect in (OperationEffect.CHANGES, OperationEffect.TAKES_PART))
+    assert is_stopping == (row.effect in (CHANGES, OperationEffect.TAKES_PART))
