@@ -6,7 +6,6 @@ from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import whole
-from mqbroker.config.inventory import host_variables
 from mqbroker.config.release_variables import releases_kept
 from mqbroker.config.tables import render_toml
 from mqbroker.config.users import user_name
@@ -14,7 +13,7 @@ from mqbroker.config.variables import CLUSTER_USER, HostVariables
 
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
-from mqctl.inventory import Host
+from mqctl.inventory import Host, variables_of
 from mqctl.places import Given, places_of
 from mqctl.plan import PlannedUser, Seen, WantedHost, WantedInstance
 
@@ -29,8 +28,8 @@ def wanted_of(
     given: Given = NOTHING,
 ) -> WantedHost:
     """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
+    variables = variables_of(host)
     try:
-        variables = host_variables(host.variables)
         kept = releases_kept(host.variables)
     except ConfigFault as fault:
         raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None

@@ -12,11 +12,9 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqbroker.config.inventory import host_variables
-
 from mqctl.errors import CommandError, Unreachable
 from mqctl.fanout import on_each
-from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory import Host, InventoryCluster, variables_of
 from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, drawn, findings_of, groups_of, places_of
 from mqctl.nodes import shell
 from mqctl.progress import counting
@@ -41,7 +39,7 @@ class Heard:
 
 def places(host: Host) -> list[dict[str, Any]]:
     """The places of a host: what its groups are and what they are pinned to."""
-    variables = host_variables(host.variables)
+    variables = variables_of(host)
     address = variables.mq_local_bind_address
     return places_of(
         variables.mq_broadcast_groups,

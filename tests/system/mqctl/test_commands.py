@@ -129,6 +129,16 @@ def test_an_inventory_that_ansible_cannot_read(place: Path, capsys: pytest.Captu
     assert "ansible-inventory -i" in capsys.readouterr().err
 
 
+def test_health_says_what_is_wrong_in_the_inventory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    execute(["init", "mq1"])
+    (place / "group_vars/brokers/more.yml").write_text("mq_metrics_port: many\n")
+    capsys.readouterr()
+    assert execute(["health"]) == Exit.FAILED
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("mqctl: mq1: mq_metrics_port")
+    assert second == "try: mqctl inventory check"
+
+
 def test_a_vaulted_file_is_opened_with_the_password_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     execute(["init", "mq1"])
     (place / "pw").write_text("opensesame\n")

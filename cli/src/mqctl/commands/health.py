@@ -9,7 +9,6 @@ from importlib import resources
 from typing import Annotated, Any
 
 import typer
-from mqbroker.config.inventory import host_variables
 
 from mqctl import canary, inventory, node_state
 from mqctl.asking import AskOptions
@@ -99,7 +98,7 @@ def _places(world: World, options: Options) -> dict[tuple[str, str], tuple[str, 
         return {}
     places = {}
     for host in inventory.load(world, options).hosts:
-        variables = host_variables(host.variables)
+        variables = inventory.variables_of(host)
         for one in variables.mq_instances if variables.mq_metrics_port else ():
             address = str(variables.mq_metrics_local_bind_address)
             places[(host.name, one.name)] = (address, variables.mq_metrics_port + one.port_offset)
