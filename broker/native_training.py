@@ -20,6 +20,7 @@ from typing import Any, cast
 import native_clock  # noqa: F401  before all of the broker
 
 # isort: split
+from mqbroker.core.selector.source_filters import SELECTOR_NAME
 from mqbroker.io.connections import ListenerOrigin, TcpConnection
 from mqbroker.wire.flat import encode_disposition_accepted
 from mqbroker.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame
@@ -36,8 +37,8 @@ from mqbroker.wire.performatives import (
     Transfer,
     encode,
 )
-from mqbroker.wire.sections import build_message
-from mqbroker.wire.types import Symbol
+from mqbroker.wire.sections import Properties, build_message
+from mqbroker.wire.types import Described, Symbol
 from native_world import CLUSTER, PASSWORD, USER, Node, Transport, Unexpected, running
 
 SASL_FRAME = 1
@@ -108,10 +109,13 @@ class Client:
         )))  # fmt: skip
         return self
 
-    def attach_receiver(self, address: str, handle: int = 0, settled: bool = False, credit: int = CREDIT) -> Client:
+    def attach_receiver(
+        self, address: str, handle: int = 0, settled: bool = False, credit: int = CREDIT, selector: str = ""
+    ) -> Client:
+        filters = {Symbol("s"): Described(Symbol(SELECTOR_NAME), selector)} if selector else None
         attach = Attach(
             name=f"receiver-{handle}", handle=handle, role=True, snd_settle_mode=int(settled), rcv_settle_mode=0,
-            source=Source(address=address), target=Target(),
+            source=Source(address=address, filter=filters), target=Target(),
         )  # fmt: skip
         self._before = self.node.broker.counters.delivered
         self.granted = credit
@@ -210,6 +214,29 @@ def drain(node: Node, address: str, count: int) -> None:
     consumer.close()
 
 
+def selected(node: Node, count: int) -> None:
+    """Consumers find some of a backlog by selectors: by properties that are often the same, and by fields."""
+    producer = Client(node).attach_sender("selected")
+    for number in range(count):
+        properties = {"kind": "rare" if number % 100 == 0 else "common", "number": number}
+        payload = build_message(bytes(100), properties=Properties(subject="goods"), application_properties=properties)
+        producer.give(transfer(number, payload, False))
+    node.world.run()
+    producer.close()
+    left = count
+    rare = (count + 99) // 100
+    for selector, found in (("kind = 'rare'", rare), ("number < 4 AND kind LIKE 'com%'", 3), ("JMSType <> 'goods'", 0)):
+        consumer = Client(node).attach_receiver("selected", selector=selector)
+        if found:
+            consumer.say(encode_disposition_accepted(0, True, 0, found - 1, True))
+        consumer.close()
+        left -= found
+        there = node.broker.store.queues["selected"].ready_count
+        if there != left:
+            raise Unexpected(f"{selector}: {there} messages are left, not {left}")
+    drain(node, "selected", left)
+
+
 def many_in_flight(node: Node, count: int, consumed: bool) -> None:
     """Durable messages of one producer: the disk thread is told of what came, and answers in a later turn."""
     node.disk.is_inline = False
@@ -305,6 +332,7 @@ def train(divisor: int = 1) -> None:
         many_in_flight(node, n(10_000), consumed=False)
         many_in_flight(node, n(10_000), consumed=True)
         queues(node, n(200))
+        selected(node, n(10_000))
     link(n(2000))
 
 
