@@ -31,6 +31,7 @@ EXEMPT: dict[str, str] = {
     "core/queue/kinds.py:QueueKind.encoded": "a text that is remembered, whole",
     "core/queue/message_view.py": "what a view has found in its message, for itself",
     "core/queue/message_filter.py": "answers that are remembered, each whole, and what was found in a message",
+    "core/queue/prefilter.py": "how far a search has come",
     "core/queue/picking.py": "requests of administrators",
     "core/paging/paged_picking.py": "requests of administrators",
     "core/paging/page_look.py": "requests of administrators",

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
-from mqbroker.core.queue.message_filter import Candidate, MessageFilter, message_filter
+from mqbroker.core.queue.message_filter import PLAIN_LOOKS, Candidate, Lookers, MessageFilter, message_filter
 from mqbroker.core.queue.undeliverable_here import UndeliverableHere
 
 if TYPE_CHECKING:
@@ -286,22 +286,27 @@ class Dispatch:
         if not capacity:
             return 0
         copied = self._copied[consumer]
-        wanted = None if consumer.filter is None else message_filter(consumer.filter)
+        lookers = Lookers([] if consumer.filter is None else [message_filter(consumer.filter)], NOWHERE)
         for segment in self._not_copied(copied):
             if 0 < segment.run.expires_ms <= now_ms:
                 continue  # it goes by its timer, which may be late
             level = segment.rank >> ID_BITS
-            skip = max(copied[level] - segment.rank, 0)
-            for index in range(segment.start + skip, segment.start + segment.n):
+            index = segment.start + max(copied[level] - segment.rank, 0)
+            while index < segment.start + segment.n:
                 if not capacity:
                     return looked
                 if looked >= count_max or self._is_enough:
                     self.is_unfinished = True
                     return looked
+                if lookers.search and looked >= PLAIN_LOOKS and (passed := self._pass_over(lookers, segment, index)):
+                    looked += passed
+                    index += passed
+                    copied[level] = segment.rank + index - segment.start
+                    continue
                 looked += 1
-                if wanted is None:
+                if consumer.filter is None:
                     self.looks += 1
-                if wanted is None or self._look_for_taker(Candidate(segment, index), [wanted]):
+                if consumer.filter is None or self._look_for_taker(Candidate(segment, index), lookers.filters):
                     self.pieces += 1
                     if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
                         return looked
@@ -309,7 +314,8 @@ class Dispatch:
                     capacity -= 1
                 if consumer not in self._seen:
                     return looked
-                copied[level] = segment.rank + index - segment.start + 1
+                index += 1
+                copied[level] = segment.rank + index - segment.start
         self._seen[consumer] = self._queue.backlog.last_rank + 1
         return looked
 
@@ -341,7 +347,7 @@ class Dispatch:
         looked = 0
         self._is_rewound = False
         start = end = min(self._seen[each] for each in room)
-        filters, until = self._looking(room, start)
+        lookers = self._lookers(room, start)
         is_passing = False  # the last message was for nobody, which is noted when it matters
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms and queue.free_count(segment) == segment.n:
@@ -350,19 +356,26 @@ class Dispatch:
                 end = segment.rank + segment.n
                 if not self._is_enough:
                     continue  # it goes when the queue comes to it (overdue.py)
-            for index in range(segment.start + max(start - segment.rank, 0), segment.start + segment.n):
+            index = segment.start + max(start - segment.rank, 0)
+            while index < segment.start + segment.n:
                 if not room:
                     return looked
                 if looked >= count_max or self._is_enough:
                     self.is_unfinished = True
                     self._pass(room, end)
                     return looked
-                looked += 1
                 rank = segment.rank + index - segment.start
-                if rank >= until:
-                    filters, until = self._looking(room, rank)
+                if rank >= lookers.until:
+                    lookers = self._lookers(room, rank)
+                if lookers.search and looked >= PLAIN_LOOKS and (passed := self._pass_over(lookers, segment, index)):
+                    looked += passed
+                    index += passed
+                    end = rank + passed
+                    is_passing = True
+                    continue
+                looked += 1
                 candidate = Candidate(segment, index)
-                is_for_nobody = bool(filters) and not self._look_for_taker(candidate, filters)
+                is_for_nobody = bool(lookers.filters) and not self._look_for_taker(candidate, lookers.filters)
                 if not is_for_nobody:
                     if is_passing:
                         self._pass(room, end)
@@ -371,9 +384,10 @@ class Dispatch:
                     if len(room) < able_count:
                         if self._have_seen_all(room):
                             return looked
-                        filters, until = self._looking(room, rank + 1)
+                        lookers = self._lookers(room, rank + 1)
                 is_passing = is_for_nobody
                 end = rank + 1
+                index += 1
         self._pass(room, end)
         return looked
 
@@ -386,11 +400,8 @@ class Dispatch:
         for consumer in () if self._is_rewound else room:
             self._seen[consumer] = max(self._seen[consumer], end)
 
-    def _looking(self, room: dict[Consumer, int], rank: int) -> tuple[list[MessageFilter], int]:
-        """The filters of those who look at what is at this place, none where one takes whatever there is.
-
-        And the place from which on it may be more who look.
-        """
+    def _lookers(self, room: dict[Consumer, int], rank: int) -> Lookers:
+        """Those who look at what is at this place."""
         filters: dict[MessageFilter, None] = {}
         until = NOWHERE
         takes_all = False
@@ -402,7 +413,13 @@ class Dispatch:
                 takes_all = True
             else:
                 filters[message_filter(consumer.filter)] = None
-        return ([] if takes_all else list(filters)), until
+        return Lookers([] if takes_all else list(filters), until)
+
+    def _pass_over(self, lookers: Lookers, segment: Segment, index: int) -> int:
+        """How many messages from here on are nothing for those who look."""
+        passed, looks = lookers.passed_over(segment, index)
+        self.looks += looks
+        return passed
 
     def _look_for_taker(self, candidate: Candidate, filters: list[MessageFilter]) -> bool:
         for each in filters:

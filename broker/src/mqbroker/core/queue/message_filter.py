@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.message_view import Filter, MessageView, is_property, view_of
+from mqbroker.core.queue.prefilter import NEEDLES_MAX, Prefilter, needles_of
 from mqbroker.core.selector.selector import Selector
 from mqbroker.wire.property_section import PropertyReader, properties_bytes
 
 REMEMBERED_MAX: Final = 8192  # by all filters together: some 3 MiB
 REMEMBERED_BYTES_MAX: Final = 256  # of properties; what is longer is looked at each time
 DECODED_LOOKS: Final = 4  # what a look at a message costs of which more than its application properties is asked for
+PLAIN_LOOKS: Final = 4  # before it pays to search for what a message must have: of live ones there are few
 LOOK_BYTES: Final = 1024  # of what lies before a body: so many more cost as much as one look more
 
 
@@ -75,9 +77,12 @@ class _Properties:
 
 
 class MessageFilter:
-    """A filter as dispatch asks it. `looks` is what a look costs that has to decode, in looks that have not."""
+    """A filter as dispatch asks it. `looks` is what a look costs that has to decode, in looks that have not.
 
-    __slots__ = ("_filter", "_selector", "_verdicts", "looks")
+    `needles`: bytes one of which each message has that it wants (prefilter.py), none where that is not known.
+    """
+
+    __slots__ = ("_filter", "_selector", "_verdicts", "looks", "needles")
 
     def __init__(self, wanted: Filter) -> None:
         self._filter: Final = wanted
@@ -85,6 +90,7 @@ class MessageFilter:
         self._selector: Final = wanted if isinstance(wanted, Selector) and is_of_properties else None
         self._verdicts: dict[bytes, bool] = {}
         self.looks: Final = 1 if is_of_properties else DECODED_LOOKS
+        self.needles: Final = () if self._selector is None else needles_of(self._selector.required)
 
     def wants(self, candidate: Candidate) -> bool:
         """Whether the filter lets it through."""
@@ -105,6 +111,30 @@ class MessageFilter:
             _REMEMBERED.add()
             self._verdicts[properties] = verdict
         return verdict
+
+
+class Lookers:
+    """Whoever looks at what is at one place: their filters, none where one takes whatever there is.
+
+    Before the place `until` there are not more who look. `search` passes over what none of them wants, where it can.
+    """
+
+    __slots__ = ("filters", "search", "until")
+
+    def __init__(self, filters: list[MessageFilter], until: int) -> None:
+        self.filters: Final = filters
+        self.until: Final = until
+        is_known = bool(filters) and all(each.needles for each in filters)
+        needles = {needle: None for each in filters for needle in each.needles} if is_known else {}
+        self.search: Final = Prefilter(tuple(needles)) if 0 < len(needles) <= NEEDLES_MAX else None
+
+    def passed_over(self, segment: Segment, index: int) -> tuple[int, int]:
+        """How many messages from here on none of them wants for certain, and how many looks it took to know."""
+        if self.search is None:
+            return 0, 0
+        count = self.search.next_index(segment, index) - index
+        rank = segment.rank + index - segment.start
+        return min(count, self.until - rank), self.search.looks()
 
 
 class _Remembered:

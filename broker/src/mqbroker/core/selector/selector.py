@@ -13,7 +13,7 @@ from typing import Final
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.selector.grammar import DEPTH_MAX, SELECTOR_SIZE_MAX, WORDS_MAX, parse
-from mqbroker.core.selector.terms import Evaluate, Message, condition
+from mqbroker.core.selector.terms import NO_TEXTS, Evaluate, Message, condition
 
 __all__ = [
     "CACHED_TEXT_SIZE_MAX",
@@ -33,13 +33,19 @@ _compiled: dict[str, Selector] = {}
 
 
 class Selector:
-    """A compiled selector. `names` are those of the header fields and properties that it asks for."""
+    """A compiled selector. `names` are those of the header fields and properties that it asks for.
 
-    __slots__ = ("_evaluate", "names", "text")
+    `required` are texts one of which is the value of one of these where it matches; empty where that is not known.
+    """
 
-    def __init__(self, text: str, evaluate: Evaluate, names: frozenset[str]) -> None:
+    __slots__ = ("_evaluate", "names", "required", "text")
+
+    def __init__(
+        self, text: str, evaluate: Evaluate, names: frozenset[str], required: frozenset[str] = NO_TEXTS
+    ) -> None:
         self.text = text
         self.names = names
+        self.required = required
         self._evaluate = evaluate
 
     def matches(self, message: Message) -> bool:
@@ -59,7 +65,7 @@ def compile_selector(text: str) -> Selector:
     if known is not None:
         return known
     term = parse(text)
-    selector = Selector(text, condition(term), term.names)
+    selector = Selector(text, condition(term), term.names, term.required)
     if len(text) <= CACHED_TEXT_SIZE_MAX:
         if len(_compiled) >= CACHE_SIZE_MAX:
             _compiled.clear()

@@ -38,16 +38,23 @@ Evaluate = Callable[[Message], TermValue]
 ANY, TRUTH, NUMBER, TEXT = "a name", "a condition", "a number", "a text"
 
 NO_NAMES: Final[frozenset[str]] = frozenset()
+NO_TEXTS: Final[frozenset[str]] = frozenset()
 
 
 class Term(NamedTuple):
-    """Part of a selector: what it can give (`kind`), how, where it starts, and the names in it."""
+    """Part of a selector: what it can give (`kind`), how, where it starts, and the names in it.
+
+    `required` are texts one of which is a value of each message of which this is TRUE; where it is empty nothing is
+    known of that. `text` is that of a constant.
+    """
 
     kind: str
     evaluate: Evaluate
     column: int
     names: frozenset[str] = NO_NAMES
     is_name: bool = False
+    required: frozenset[str] = NO_TEXTS
+    text: str | None = None
 
 
 def refusal(column: int, why: str) -> Refused:
@@ -56,7 +63,7 @@ def refusal(column: int, why: str) -> Refused:
 
 
 def constant(kind: str, value: TermValue, column: int) -> Term:
-    return Term(kind, lambda message: value, column)
+    return Term(kind, lambda message: value, column, text=value if kind == TEXT else None)
 
 
 # Fields that a selector must not ask for: they differ between deliveries, or are no text (3.8.1.1).
@@ -100,12 +107,15 @@ def condition(term: Term) -> Evaluate:
 
 def conjunction(terms: Sequence[Term]) -> Term:
     """AND: FALSE if one is, else UNKNOWN if one is."""
-    return _chain(terms, "AND", False)
+    required = min((term.required for term in terms if term.required), key=len, default=NO_TEXTS)
+    return _chain(terms, "AND", False)._replace(required=required)
 
 
 def disjunction(terms: Sequence[Term]) -> Term:
     """OR: TRUE if one is, else UNKNOWN if one is."""
-    return _chain(terms, "OR", True)
+    each_requires = all(term.required for term in terms)
+    required = NO_TEXTS.union(*(term.required for term in terms)) if each_requires else NO_TEXTS
+    return _chain(terms, "OR", True)._replace(required=required)
 
 
 def _chain(terms: Sequence[Term], word: str, decisive: bool) -> Term:
@@ -151,7 +161,17 @@ def comparison(sign: str, left: Term, right: Term) -> Term:
     is_order = sign not in ("=", "<>")
     if is_order:
         _check_ordered((left, right), sign)
-    return Term(TRUTH, _compared(sign, left.evaluate, right.evaluate), left.column, left.names | right.names)
+    names = left.names | right.names
+    required = _equal_text(left, right) if sign == "=" else NO_TEXTS
+    return Term(TRUTH, _compared(sign, left.evaluate, right.evaluate), left.column, names, required=required)
+
+
+def _equal_text(left: Term, right: Term) -> frozenset[str]:
+    """The text that a property is compared with."""
+    for one, other in ((left, right), (right, left)):
+        if one.is_name and other.text is not None:
+            return frozenset((other.text,))
+    return NO_TEXTS
 
 
 def between(term: Term, low: Term, high: Term) -> Term:
@@ -212,7 +232,7 @@ def _promoted(one: Number, other: Number) -> tuple[Number, Number]:
 
 def membership(term: Term, texts: frozenset[str]) -> Term:
     """IN a list of texts."""
-    return _test(term, "IN", lambda value: value in texts)
+    return _test(term, "IN", lambda value: value in texts)._replace(required=texts)
 
 
 def likeness(term: Term, pattern: str, escape: str | None, column: int) -> Term:
