@@ -75,6 +75,22 @@ def test_one_that_is_settled_while_others_are_on_their_way_waits_for_its_own_app
     assert (journal.synced_position, journal.latest_position) == (2, 3)
 
 
+def test_one_that_is_read_beyond_that_append_goes_with_its_reader() -> None:
+    """There may be no further append for long, and the room on the disk is wanted."""
+    journal = Journal(options_with().journal, Recovered())
+    files, gone = LargeFiles(journal), list[int]()
+    files.delete = gone.append
+    file = stored(journal, files)
+    files.hold(file)
+    journal.reserve(journal.next_id)
+    files.settle(file)
+    position = take(journal)
+    synced(journal, files, position)
+    assert gone == []
+    files.release(file)
+    assert gone == [file]
+
+
 def test_one_that_the_journal_does_not_know_goes_with_its_last_holder() -> None:
     journal = Journal(options_with().journal, Recovered())
     files, gone = LargeFiles(journal), list[int]()

@@ -97,3 +97,19 @@ def test_who_was_forgotten_is_not_given_up_again_by_itself() -> None:
     b.crash()
     cluster.wait(6_000)
     assert len(a.events("node-abandoned")) == 1
+
+
+def test_who_is_back_within_its_grace_is_not_given_up_while_it_is_connected() -> None:
+    cluster, a, b = pair(on_node_lost="reroute", node_lost_grace=5_000)
+    Consumer(b, credit=0)
+    cluster.run()
+    b.crash()
+    cluster.wait(1_000)
+    b.start()
+    cluster.wait(20_000)
+    assert (a.state("b"), a.events("node-abandoned")) == ("up", [])
+    b.crash()
+    cluster.wait(4_000)
+    assert a.events("node-abandoned") == [], "its grace begins anew"
+    cluster.wait(2_000)
+    assert len(a.events("node-abandoned")) == 1
