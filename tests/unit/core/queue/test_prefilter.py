@@ -15,7 +15,7 @@ from mqbroker.core.queue.prefilter import NEEDLES_MAX, Prefilter, needles_of
 from mqbroker.core.queue.queue import Queue, QueueKind
 from mqbroker.core.selector.selector import compile_selector
 from mqbroker.wire.run import Run, runs_of
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.sections import Header, build_message
 from mqbroker.wire.types import Char, Symbol
 
 from tests.support.bytecodes import Bytecodes
@@ -38,9 +38,11 @@ TEXTS = [
 ]
 
 
-def message(held: dict[str, Any], body: str = "x") -> bytes:
+def message(held: dict[str, Any], body: str = "x", priority: int = 4) -> bytes:
     return build_message(
-        body, application_properties={name: value for name, value in held.items() if value is not None}
+        body,
+        header=Header(priority=priority),
+        application_properties={name: value for name, value in held.items() if value is not None},
     )
 
 
@@ -182,6 +184,32 @@ def test_each_gets_what_he_gets_by_a_look_at_each_message(kinds: list[str], made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "PLAIN_LOOKS", 10**9)
         assert found == handed_out(kinds, [taker(text, credit, is_browser=browses) for text, credit, browses in made])
+
+
+@pytest.mark.parametrize("is_browser", [False, True])
+def test_what_came_before_messages_of_higher_priority_in_the_same_read_is_found(is_browser: bool) -> None:
+    low = [message({"kind": "rare" if number == 3 else "common"}) for number in range(10)]
+    queue, consumer = Queue(QueueKind("orders", "orders"), 1), taker("kind = 'rare'", 1, is_browser=is_browser)
+    first_id = 1
+    for run in runs_of([*low, *[message({"kind": "common"}, priority=9)] * 20]):
+        run.first_id = first_id
+        first_id += run.count
+        queue.add(Segment(run, 0, run.count, 0))
+    queue.join(consumer)
+    queue.dispatch(1000)
+    assert taken([consumer]) == [[4]]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["rare", "ra", "common"]), min_size=1, max_size=6), min_size=2, max_size=6),
+    st.permutations(range(6)), st.sampled_from(TEXTS[:5]),
+)  # fmt: skip
+def test_segments_of_one_buffer_are_searched_in_any_order(kinds: list[list[str]], order: list[int], text: str) -> None:
+    runs = runs_of([message({"kind": kind}, priority=place % 2) for place, some in enumerate(kinds) for kind in some])
+    search = Prefilter(needles_of(compile_selector(text).required))
+    for place in (each for each in order if each < len(runs)):
+        run = runs[place]
+        assert wanted(text, run) <= set(looked_at(search, Segment(run, 0, run.count, 0)))
 
 
 @pytest.mark.parametrize("is_browser", [False, True])

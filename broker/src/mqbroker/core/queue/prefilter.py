@@ -42,12 +42,13 @@ def _needle(text: str) -> bytes:
 class Prefilter:
     """A search for needles through segments, one after the other."""
 
-    __slots__ = ("_buffer", "_needles", "_places", "_searched_bytes", "_vain_count")
+    __slots__ = ("_at", "_buffer", "_needles", "_places", "_searched_bytes", "_vain_count")
 
     def __init__(self, needles: tuple[bytes, ...]) -> None:
         self._needles: Final = needles
         self._buffer = b""
-        # In the buffer, for each needle: it does not begin before, as far as was searched.
+        self._at = 0  # where the last search began
+        # In the buffer, for each needle: it does not begin between there and here.
         self._places = [-1] * len(needles)
         self._searched_bytes = 0
         self._vain_count = 0
@@ -58,11 +59,14 @@ class Prefilter:
         stop = segment.start + segment.n
         if run.frame_size_max > FRAME_BYTES_MAX or self._vain_count >= VAIN_MAX:
             return index
-        if run.buffer is not self._buffer:
+        at = run.start(index)
+        # Runs of one buffer may be in another order than their bytes: by priority, or as their transactions ended.
+        if run.buffer is not self._buffer or at < self._at:
             self._buffer = run.buffer
             self._places = [-1] * len(self._needles)
+        self._at = at
         end = run.end(stop - 1)
-        place = self._nearest(run.start(index), end)
+        place = self._nearest(at, end)
         found = stop if place >= end else _index_at(run, place, index, stop)
         self._vain_count = self._vain_count + 1 if found == index else 0
         return found
