@@ -203,6 +203,17 @@ def test_who_has_yielded_gives_its_place_up_and_is_never_taken_for_the_node() ->
     assert (watched.names(), watched.told[-1]) == (["original"], "original restarted")
 
 
+def test_of_three_processes_the_second_follows_on_the_third_that_yields_whatever_they_said_before() -> None:
+    watched = Watched()
+    for boot in (1, 2, 3):
+        watched.hear(boot, 1, boot, 1, name=f"process {boot}")
+    assert watched.hear(4, 1, 2, 2, name="process 2") is Drop.EARLIER_BOOT
+    assert watched.hear(5, 1, 3, 2, has_yielded=True) is Drop.YIELDED
+    assert watched.hear(6, 1, 1, 2, name="process 1") is Drop.EARLIER_BOOT
+    assert watched.hear(7, 1, 2, 3, name="process 2") is None
+    assert watched.names() == ["process 2"]
+
+
 def test_what_this_node_said_before_its_restart_is_no_conflict() -> None:
     watched = Watched()
     assert watched.hear(0, 0, 7, 1) is Drop.OWN_ID

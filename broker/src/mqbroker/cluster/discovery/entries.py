@@ -96,6 +96,14 @@ class Known:
             del self.boots[next(iter(self.boots))]
         self.boots = {boot_id: seq, **self.boots}
 
+    def hear_past(self, boot_id: str, seq: int) -> None:
+        """A process of the past goes on: it stays where it was among the others, or was before all of them."""
+        if boot_id in self.boots:
+            LOOK.has_touched = True
+            self.boots[boot_id] = seq
+        else:
+            self.step_back(boot_id, seq)
+
     def add(self, boot_id: str, seq: int) -> None:
         """One more process, later than all before."""
         LOOK.has_touched = True
@@ -170,7 +178,7 @@ class EntryTable:
             self._step_back(known, announcement, now_ns)
             return Drop.YIELDED
         if known is not None and self._is_past(known, announcement):
-            known.step_back(boot_id, seq)
+            known.hear_past(boot_id, seq)
             if node_id in self._entries:
                 self._contend(node_id, announcement, source, now_ns)
             return Drop.EARLIER_BOOT
