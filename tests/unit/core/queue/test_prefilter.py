@@ -200,6 +200,40 @@ def test_what_came_before_messages_of_higher_priority_in_the_same_read_is_found(
     assert taken([consumer]) == [[4]]
 
 
+def test_what_is_passed_over_for_one_is_still_there_for_another_who_looks_further_on() -> None:
+    queue, first, second = Queue(QueueKind("orders", "orders"), 1), taker("n = 99", 1), taker("kind = 'rare'", 1)
+    (run,) = runs_of([message({"n": number % 100, "kind": "common"}) for number in (*range(1, 99), *range(1, 100))])
+    run.first_id = 1
+    queue.add(Segment(run, 0, run.count, 0))
+    queue.join(first)
+    queue.dispatch(50)
+    assert queue.dispatcher.is_unfinished
+    queue.join(second)
+    while queue.dispatcher.is_unfinished:
+        queue.dispatch(1000)
+    assert taken([first, second]) == [[197], []]
+
+
+@pytest.mark.parametrize("is_browser", [False, True])
+def test_who_wants_nothing_of_very_much_goes_on_where_the_turn_ended_and_searches_once(is_browser: bool) -> None:
+    queue, consumer = Queue(QueueKind("orders", "orders"), 1), taker("kind = 'rare'", 1, is_browser=is_browser)
+    (run,) = runs_of([message({"kind": "common"}, "x" * 1000)] * 1000)
+    run.first_id = 1
+    queue.add(Segment(run, 0, run.count, 0))
+    queue.join(consumer)
+    turns, looks, is_unfinished = 0, 0, True
+    while is_unfinished:
+        queue.dispatch(100_000)
+        assert queue.dispatcher.looks < 2 * dispatch.LOOKED_AT_MAX
+        turns, looks, is_unfinished = turns + 1, looks + queue.dispatcher.looks, queue.dispatcher.is_unfinished
+        assert turns < 20
+    searched = len(run.buffer) // prefilter.LOOK_BYTES
+    assert turns > 3
+    assert searched < looks < searched + searched // 16
+    queue.dispatch(100_000)
+    assert queue.dispatcher.looks == 0
+
+
 @given(
     st.lists(st.lists(st.sampled_from(["rare", "ra", "common"]), min_size=1, max_size=6), min_size=2, max_size=6),
     st.permutations(range(6)), st.sampled_from(TEXTS[:5]),
