@@ -49,6 +49,17 @@ def test_an_older_value_that_is_moved_replaces_no_newer_one(
     assert bodies(b) == [b"v2"]
 
 
+@pytest.mark.parametrize(("name", "settings"), KEYS)
+def test_keys_are_told_apart_however_long_and_of_whatever_type_they_are(name: str, settings: dict[str, Any]) -> None:
+    stage = Stage(options_with(address_settings={"quotes": settings}))
+    producer = Producer(stage, address="quotes")
+    long = "g" * 5_000
+    for body, key in ((b"v1", long + "a"), (b"v2", long + "b"), (b"v3", long + "a"), (b"w1", 0), (b"w2", False)):
+        producer.publish(body, application_properties={name: key})
+    producer.publish(b"w3", application_properties={name: 0})
+    assert bodies(stage) == [b"v2", b"v3", b"w2", b"w3"]
+
+
 def crash_before_values_come(cluster: ClusterStage, a: ClusterNode, b: ClusterNode, name: str) -> Producer:
     """Two values are on their way to where their consumer is, and that node is gone. Says who sent them."""
     Consumer(b, address="quotes", credit=0)

@@ -59,7 +59,7 @@ def test_what_it_says_of_itself_holds(odd: bytes) -> None:
     assert (traits.group_id, traits.group_sequence, traits.deliver_at_ms) == ("g", 3, TIME)
     view = MessageView(message(odd))
     assert view.fault is None
-    assert (view.duplicate_id, view.last_value_key, view.annotation("x-opt-delivery-time")) == (b"d1", "v1", TIME)
+    assert view.annotation("x-opt-delivery-time") == TIME
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def _traits(run: Run, index: int) -> Traits:
         if sections.application_properties >= 0:
             named = decode_application_properties(payload, sections.application_properties, sections.end)[0]
             values["duplicate_id"] = _key(named.get(DUPLICATE_ID))
-            values["last_value"] = str(named.get(LAST_VALUE) or "")[:KEY_SIZE_MAX]
+            values["last_value"] = last_value_of(named.get(LAST_VALUE))
         return Traits(**values)
     except PeerFault:
         return PLAIN
@@ -196,3 +196,12 @@ def _key(value: Any) -> bytes:
     key = value if isinstance(value, bytes) else str(value).encode()
     # Cut off, two long ids could be one, and the second message would be dropped.
     return key if len(key) <= KEY_SIZE_MAX else sha256(key).digest()
+
+
+def last_value_of(value: Any) -> str:
+    """The key by which a message replaces another, of the property that has it; empty: it replaces none."""
+    if value is None:
+        return ""
+    key = str(value)
+    # As above: of two long keys with one beginning the second would replace what it has nothing to do with.
+    return key if len(key) <= KEY_SIZE_MAX else sha256(key.encode()).hexdigest()

@@ -107,7 +107,6 @@ def test_what_the_broker_asks() -> None:
     found = (MESSAGE.priority, MESSAGE.ttl_ms, MESSAGE.creation_time_ms, MESSAGE.absolute_expiry_ms)
     assert found == (7, 5000, 1_700_000_000_000, 1_700_000_009_000)
     assert (MESSAGE.group_id, MESSAGE.group_sequence, MESSAGE.user_id) == ("g", 3, b"al\xc3\xaf")
-    assert (MESSAGE.duplicate_id, MESSAGE.last_value_key) == (b"d-1", "key")
     assert (MESSAGE.annotation("x-opt-delivery-time"), MESSAGE.annotation("nothing")) == (99, None)
     assert MESSAGE.fault is None
 
@@ -116,19 +115,12 @@ def test_what_the_broker_asks_of_a_bare_message() -> None:
     found = (BARE.priority, BARE.ttl_ms, BARE.creation_time_ms, BARE.absolute_expiry_ms)
     assert found == (4, None, None, None)
     assert (BARE.group_id, BARE.group_sequence, BARE.user_id) == (None, None, None)
-    assert (BARE.duplicate_id, BARE.last_value_key, BARE.annotation("x")) == (None, None, None)
+    assert BARE.annotation("x") is None
 
 
 def test_priorities_end_with_nine() -> None:
     view = MessageView(build_message("", header=Header(priority=200)))
     assert (view.priority, view.value_of("JMSPriority"), view.value_of("AMQPriority")) == (9, 9, 9)
-
-
-@pytest.mark.parametrize(("value", "found"), [(b"\x00\x01", b"\x00\x01"), ("é", b"\xc3\xa9"), (5, None), (True, None)])
-def test_duplicate_ids_are_bytes_or_text(value: Any, found: bytes | None) -> None:
-    view = MessageView(build_message("", application_properties={"_AMQ_DUPL_ID": value, "_AMQ_LVQ_NAME": value}))
-    assert view.duplicate_id == found
-    assert view.last_value_key == (value if isinstance(value, str) else None)
 
 
 # -- malformed --------------------------------------------------------------------------------------------------------
@@ -156,9 +148,10 @@ def test_a_malformed_section_matches_nothing_and_the_others_do(index: int) -> No
         assert asked == ([False, False] if place == index else [False, True])
     assert view.fault is not None
     assert view.fault.scope is Scope.LINK
-    found = (view.priority, view.annotation("x-opt-delivery-time"), view.creation_time_ms, view.duplicate_id)
-    expected: list[Any] = [7, 99, 1_700_000_000_000, b"d-1"]
-    expected[index] = 4 if index == 0 else None
+    found = (view.priority, view.annotation("x-opt-delivery-time"), view.creation_time_ms)
+    expected: list[Any] = [7, 99, 1_700_000_000_000]
+    if index < len(expected):
+        expected[index] = 4 if index == 0 else None
     assert list(found) == expected
 
 
@@ -168,7 +161,7 @@ def test_what_is_no_message_matches_nothing() -> None:
         with pytest.raises(PeerFault):
             view.value_of(name)
     assert not compile_selector("color IS NULL OR TRUE").matches(view)
-    assert (view.priority, view.group_id, view.annotation("x"), view.last_value_key) == (4, None, None, None)
+    assert (view.priority, view.group_id, view.annotation("x")) == (4, None, None)
     assert view.fault is not None
 
 
@@ -194,5 +187,5 @@ def test_only_what_is_asked_for_is_decoded_and_once() -> None:
     assert view.value_of("id") is view.value_of("id")
     assert not compile_selector("color = 'blue'").matches(malformed)
     fault = malformed._decoded["application_properties"]
-    assert malformed.duplicate_id is None
+    assert not compile_selector("n = 5").matches(malformed)
     assert malformed._decoded == {"application_properties": fault}

@@ -12,7 +12,7 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.message_view import MessageView
-from mqbroker.wire.parts import KEY_SIZE_MAX
+from mqbroker.wire.parts import last_value_of
 
 
 def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
@@ -26,7 +26,6 @@ def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
 
 def _property(name: str, segment: Segment, index: int) -> str:
     try:
-        value = MessageView(segment.run.payload(index)).value_of(name)
+        return last_value_of(MessageView(segment.run.payload(index)).value_of(name))
     except PeerFault:
         return ""  # what cannot be read has no key
-    return "" if value is None else str(value)[:KEY_SIZE_MAX]

@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.wire.parts import DUPLICATE_ID, LAST_VALUE
 from mqbroker.wire.run import Run
 from mqbroker.wire.sections import (
     Header,
@@ -130,20 +129,6 @@ class MessageView:
     @property
     def user_id(self) -> bytes | None:
         return self._properties.user_id
-
-    @property
-    def duplicate_id(self) -> bytes | None:
-        """What tells this message from others that its sender sent: a text counts by its UTF-8."""
-        value = self._readable("application_properties").get(DUPLICATE_ID)
-        if isinstance(value, str):
-            return value.encode()
-        return value if type(value) is bytes else None
-
-    @property
-    def last_value_key(self) -> str | None:
-        """Messages with the same key replace each other in a last-value queue."""
-        value = self._readable("application_properties").get(LAST_VALUE)
-        return str(value) if isinstance(value, str) else None
 
     def annotation(self, symbol: str) -> Any:
         """The message annotation of that name, None if there is none."""
