@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from mqbroker.journal.duplicates import FREED_SHARE, MOVED_MAX
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import encode_attributes
@@ -52,6 +53,26 @@ def test_an_id_outlives_the_segment_that_it_came_with() -> None:
     assert min(life.disk.files) > 10
     assert len(life.disk.files) <= 3
     assert life.ids() == {"orders": [(1, b"first")]}
+
+
+@pytest.mark.parametrize("first", [1, 4, 9, 12])
+def test_what_a_file_that_could_not_be_deleted_says_does_not_hold_any_more(first: int) -> None:
+    life = Life()
+    for number in range(5, 9):
+        life.journal.duplicates.add("orders", number, b"old", 5)
+    life.step()
+    stays = life.disk.files[1]
+    life.pass_messages(20)
+    assert max(life.disk.files) > 1
+    life.journal.duplicates.drop("orders")
+    life.pass_messages(200)  # what says that they were dropped is gone
+    assert min(life.disk.files) > 10
+    life.disk.files[1] = stays
+    for number in range(first, first + 20):
+        life.journal.duplicates.add("orders", number, b"%d" % number, max(first, number - 2))
+        life.step()
+        expected = [(each, b"%d" % each) for each in range(max(first, number - 2), number + 1)]
+        assert life.ids() == {"orders": expected}
 
 
 def test_what_left_the_cache_is_not_found_again() -> None:

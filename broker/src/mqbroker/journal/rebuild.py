@@ -203,6 +203,10 @@ class Rebuild:
             self._duplicates.pop(address, None)
             return
         before, held = self._duplicates.get(address, (oldest, {}))
+        if oldest < before:
+            # Its ids were dropped and are numbered anew. That was said in a file that has been deleted, while one from
+            # before it is still there, because it could not be.
+            before, held = oldest, {}
         for number, duplicate_id in ids:
             _check(number, records.ID_MAX)
             held[number] = StoredId(number, duplicate_id, self._segment)
