@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import mqbroker.client as mq
 import pytest
 from mqbroker.client import sync
+from mqbroker.client.types import Encoded
+from mqbroker.wire.walk import VALUES_MAX
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.patience import PATIENCE_S
@@ -144,10 +147,12 @@ def test_blocking_calls_do_not_block_their_own_loop(broker: BrokerProcess) -> No
 
 
 def test_what_cannot_be_shown_is_the_applications_to_settle(broker: BrokerProcess) -> None:
-    """A list as a key is well-formed, and none in Python: it raises in its place, and nothing becomes of it."""
+    """No text, behind more values than the broker looks into: it raises in its place, and nothing becomes of it."""
+    values = b"\x40" * VALUES_MAX + b"\xa1\x01\xff"
+    odd = Encoded(b"\xd0" + struct.pack(">II", len(values) + 4, VALUES_MAX + 1) + values)
     with sync.connect(uri(broker)) as c:
         with c.sender("orders") as sender:
-            sender.send_many(mq.Message(body, durable=True) for body in ("a", {(1,): "v"}, "b"))
+            sender.send_many(mq.Message(body, durable=True) for body in ("a", odd, "b"))
         with c.receiver("orders") as receiver:
             assert [message.text for message in receiver.receive_many(10, TIMEOUT_S)] == ["a"]
             with pytest.raises(mq.UnreadableMessage, match="a message of 'orders' cannot be read"):
@@ -158,7 +163,7 @@ def test_what_cannot_be_shown_is_the_applications_to_settle(broker: BrokerProces
             assert next(found).accept()
             with pytest.raises(mq.UnreadableMessage) as caught:
                 next(found)
-            assert b"\xa1\x01v" in caught.value.payload
+            assert b"\xa1\x01\xff" in caught.value.payload
             assert caught.value.message.accept()
             assert next(found).accept()
         assert [message.body for message in c.browse("orders")] == []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.client.errors import MessageFault
 from mqbroker.client.message import Message, decode_message, encode_message
-from mqbroker.client.types import Symbol, Timestamp, ULong, Uuid
+from mqbroker.client.types import Decimal64, Encoded, Symbol, Timestamp, ULong, Uuid
 from mqbroker.wire.scan import APPLICATION_PROPERTIES
 from mqbroker.wire.sections import Header, build_message, describe_message, encode_section
 
@@ -73,6 +73,17 @@ def test_ids_may_be_numbers_and_uuids() -> None:
     found = back(Message(id=7, correlation_id=Uuid(bytes(16))))
     assert (found.id, type(found.id)) == (7, ULong)
     assert (found.correlation_id, type(found.correlation_id)) == (Uuid(bytes(16)), Uuid)
+
+
+@pytest.mark.parametrize("body", [Uuid(bytes(16)), Decimal64(bytes(8)), Encoded(b"\xc1\x06\x04\x41\x40\x54\x01\x40")])
+def test_values_that_are_bytes_to_python_go_as_what_they_are(body: bytes) -> None:
+    found = back(Message(body))
+    assert (found.body, type(found.body), found.body_kind) == (body, type(body), "value")
+    assert back(Message([body])).body == [body]
+    with pytest.raises(MessageFault, match="read `body`"):
+        _ = found.text
+    with pytest.raises(MessageFault, match="encode it first"):
+        encode_message(Message(body, body_kind="data"))
 
 
 def test_a_redelivery_says_so() -> None:

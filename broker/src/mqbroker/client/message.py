@@ -41,7 +41,17 @@ from mqbroker.wire.sections import (
     decode_properties,
     encode_section,
 )
-from mqbroker.wire.types import Array, Described, Symbol, ULong
+from mqbroker.wire.types import (
+    Array,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Encoded,
+    Symbol,
+    ULong,
+    Uuid,
+)
 
 BodyKind = Literal["data", "value", "sequence"]
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
@@ -53,6 +63,7 @@ PRIORITY_MAX: Final = 9  # JMS's; of what is above it, no broker says the same
 _KINDS: Final[dict[int, BodyKind]] = {DATA: "data", VALUE: "value", SEQUENCE: "sequence"}
 _SECTIONS: Final = {kind: code for code, kind in _KINDS.items()}
 _BYTES: Final = (bytes, bytearray, memoryview)
+_TYPED: Final = (Uuid, Decimal32, Decimal64, Decimal128, Encoded)  # bytes to Python, and no binary to AMQP
 # Field of ours -> field of the properties section.
 _PROPERTIES: Final = {
     "id": "message_id", "user_id": "user_id", "to": "to", "subject": "subject", "reply_to": "reply_to",
@@ -115,7 +126,7 @@ class Message:
         """The body as text. Raises MessageFault for one that is neither text nor UTF-8."""
         if isinstance(self.body, str):
             return self.body
-        if isinstance(self.body, _BYTES):
+        if _is_binary(self.body):
             with suppress(UnicodeDecodeError):
                 return bytes(self.body).decode()
         raise MessageFault(f"a body of type {type(self.body).__name__} that is no text: read `body`")
@@ -260,13 +271,17 @@ def _map(values: Any, what: str) -> Iterable[tuple[Any, Any]]:
     return values.items()
 
 
+def _is_binary(body: Any) -> bool:
+    return type(body) is bytes or (isinstance(body, _BYTES) and not isinstance(body, _TYPED))
+
+
 def _body(message: Message) -> bytes:
     body, kind = message.body, message.body_kind
     if kind is None:
-        kind = "data" if isinstance(body, _BYTES) else "value"
+        kind = "data" if _is_binary(body) else "value"
     if kind not in _SECTIONS:
         raise MessageFault(f"body_kind {kind!r}: one of {', '.join(_SECTIONS)} is needed, or None")
-    if kind == "data" and not isinstance(body, _BYTES):
+    if kind == "data" and not _is_binary(body):
         raise MessageFault(f"a body of kind data is bytes, not {type(body).__name__}; encode it first")
     if kind == "sequence" and not isinstance(body, list | tuple):
         raise MessageFault(f"a body of kind sequence is a list, not {type(body).__name__}")
