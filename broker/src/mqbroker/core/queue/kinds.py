@@ -89,9 +89,9 @@ class QueueKind:
         parts = _ENCODED.get(key)
         if parts is None:
             parts = _encoded_around_names(self)
-            if len(_ENCODED) >= ENCODED_MAX:
-                _ENCODED.clear()
             if sum(map(len, parts)) <= ENCODED_SIZE_MAX:
+                if len(_ENCODED) >= ENCODED_MAX:
+                    _ENCODED.clear()
                 _ENCODED[key] = parts
         between, behind = parts
         text = f'{{"address":{as_json(self.address)}{between}"name":{as_json(self.name)}{behind}}}'
