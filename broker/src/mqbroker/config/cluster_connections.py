@@ -124,7 +124,8 @@ def cluster_connection(table: ClusterConnectionTable) -> ClusterConnectionOption
     """Its slice. The old name says what the new one does not."""
     old = {None: table.message_load_balancing, True: "STRICT", False: "ON_DEMAND"}
     instead = old[table.forward_when_no_consumers]
-    return slice_of(table, message_load_balancing=instead)  # type: ignore[no-any-return]
+    connection: ClusterConnectionOptions = slice_of(table, message_load_balancing=instead)
+    return connection
 
 
 def address_items(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -337,7 +337,8 @@ def _node_slice(table: NodeTable) -> NodeOptions:
     for name in ("data_directory", "admin_socket", "users_file", "cluster_secret_file"):
         value = str(getattr(table, name)).replace("{name}", table.name)
         filled[name] = value.replace("{data-directory}", filled.get("data_directory", value))
-    return slice_of(table, **filled)  # type: ignore[no-any-return]
+    node: NodeOptions = slice_of(table, **filled)
+    return node
 
 
 def built_in_settings() -> AddressSettings:
@@ -356,12 +357,13 @@ def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOption
 
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
-    return slice_of(  # type: ignore[no-any-return]
+    whole: BrokerOptions = slice_of(
         file,
         node=_node_slice(file.node),
         address_settings=_settings_slice(file.address_settings),
         cluster_connections=tuple(map(connections.cluster_connection, file.cluster_connections)),
     )
+    return whole
 
 
 def defaults() -> BrokerOptions:
@@ -371,4 +373,5 @@ def defaults() -> BrokerOptions:
 
 def default_listener(name: str = "clients", port: int = 5672) -> ListenerOptions:
     """A listener with nothing but its name and port given."""
-    return slice_of(ListenerTable.model_validate({"name": name, "port": port}))  # type: ignore[no-any-return]
+    listener: ListenerOptions = slice_of(ListenerTable.model_validate({"name": name, "port": port}))
+    return listener
