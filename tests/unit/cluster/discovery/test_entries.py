@@ -203,6 +203,20 @@ def test_who_has_yielded_gives_its_place_up_and_is_never_taken_for_the_node() ->
     assert (watched.names(), watched.told[-1]) == (["original"], "original restarted")
 
 
+def test_who_goes_on_saying_that_it_has_yielded_is_a_conflict_even_if_it_was_never_heard_beside_the_other() -> None:
+    watched = Watched()
+    watched.hear(0, 1, 1, 1, name="original")
+    watched.hear(100, 1, 2, 1, name="copied")
+    for at_ms in range(1000, 8000, 1000):
+        assert watched.hear(at_ms, 1, 2, at_ms, name="copied", has_yielded=True) is Drop.YIELDED
+        assert watched.hear(at_ms + 1, 1, 1, at_ms, name="original") is None
+    assert watched.told == ["original found", "copied restarted", "original restarted", "copied conflict"]
+    assert watched.table.conflicts == [NODES[1]]
+    for at_ms in range(8000, 19_000, 1000):
+        watched.hear(at_ms, 1, 1, at_ms, name="original")
+    assert (watched.names(), watched.told[-1]) == (["original"], "copied conflict-over")
+
+
 def test_of_three_processes_the_second_follows_on_the_third_that_yields_whatever_they_said_before() -> None:
     watched = Watched()
     for boot in (1, 2, 3):

@@ -175,7 +175,7 @@ class EntryTable:
                 self._contend(boot_id, announcement, source, now_ns)
             return Drop.OWN_ID
         if announcement.has_yielded:
-            self._step_back(known, announcement, now_ns)
+            self._step_back(known, announcement, source, now_ns)
             return Drop.YIELDED
         if known is not None and self._is_past(known, announcement):
             known.hear_past(boot_id, seq)
@@ -238,13 +238,12 @@ class EntryTable:
         if kind is not None:
             self._tell(EntryChange(kind, announcement, source))
 
-    def _step_back(self, known: Known | None, announcement: Announcement, now_ns: int) -> None:
+    def _step_back(self, known: Known | None, announcement: Announcement, source: str, now_ns: int) -> None:
         """Another process has the id, and is the one that counts once it is heard. Two still have it."""
         if known is not None:
             known.step_back(announcement.boot_id, announcement.seq)
-        one = self._contentions.get(announcement.node_id)
-        if one is not None:
-            one.last_ns = now_ns
+        if announcement.node_id in self._entries:
+            self._contend(announcement.node_id, announcement, source, now_ns)
 
     def _contend(self, key: str, announcement: Announcement, source: str, now_ns: int) -> None:
         period_ns = announcement.period_ms * NS_PER_MS
