@@ -7,6 +7,7 @@ check`. They are the same ones each time, unless a seed is given (--hypothesis-s
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -32,6 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # Started in the background by a shell, this process ignores SIGINT, and so would everything that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "option(path): changes behaviour by this option, `limits.link-credit`")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was imported and found stays to the end: Python's collector, which many tests call, need not look."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

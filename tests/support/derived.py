@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -21,4 +22,10 @@ class Asked(Protocol):
 
 def key_of(asked: Asked) -> bytes:
     """The key that a login asks for."""
-    return hashlib.pbkdf2_hmac(asked.hash_name, asked.password, asked.salt, asked.iterations)
+    return _derived(asked.hash_name, asked.password, asked.salt, asked.iterations)
+
+
+@lru_cache(1000)
+def _derived(hash_name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """Each takes some milliseconds, and both ends of a login ask for the same one."""
+    return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)

@@ -62,6 +62,7 @@ from tests.support.derived import key_of
 
 CLIENT_LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30)
 ROUNDS_MAX = 10_000
+JOURNAL_FILE_BYTES = 1 << 20  # a tenth of the default: the simulated disk has each file in memory, with its zeros
 PERMISSIONS = tuple(each.name for each in fields(SecuritySettings) if each.name != "match")
 
 
@@ -71,6 +72,7 @@ def options_with(listener: Mapping[str, Any] | None = None, **tables: Mapping[st
     `address_settings` maps patterns to what they say, `security_settings` to the roles of each permission.
     """
     base = defaults()
+    base = replace(base, journal=replace(base.journal, journal_file_size_bytes=JOURNAL_FILE_BYTES))
     matches = tables.pop("address_settings", {})
     granted = tables.pop("security_settings", {})
     changed: dict[str, Any] = {name: replace(getattr(base, name), **values) for name, values in tables.items()}
