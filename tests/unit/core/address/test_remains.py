@@ -15,6 +15,7 @@ from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import AdminRequest, BytesReceived
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.performatives import Accepted, Disposition
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
 from mqbroker.wire.sections import Header, build_message, encode_section
@@ -251,3 +252,86 @@ def test_what_waits_for_the_disk_or_for_its_time_is_given_back_as_well() -> None
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
     stage.run()
     assert not store.dirty
+
+
+def purged_while_waiting() -> Stage:
+    """A queue with one message on the disk and two on their way there, which is purged."""
+    stage = filled(1)
+    store = stage.broker.store
+    for _ in range(2):  # which no step has handed to the disk so far
+        store.publish(store.addresses["orders"], single(build_message(b"w", durable=True)))
+    queue = store.queues["orders"]
+    assert (queue.ready_count, queue.waiting_count) == (1, 2)
+    assert store.purge(queue) == 3
+    return stage
+
+
+def test_what_waits_for_the_disk_is_purged_at_once() -> None:
+    stage = purged_while_waiting()
+    store, queue = stage.broker.store, stage.broker.store.queues["orders"]
+    assert (queue.message_count, queue.waiting_count, queue.added_total) == (0, 0, 3)
+    assert store.dead_letters.left_totals[PURGED] == 3
+    assert store.memory.held_bytes == 0
+    stage.step()
+    stage.run()
+    assert (queue.message_count, queue.ready_count, queue.delivering_count) == (0, 0, 0)
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.queues["orders"].message_count == 0
+
+
+@pytest.mark.parametrize("is_behind_the_same_append", [False, True])
+def test_what_comes_after_a_purge_waits_for_its_own_append(*, is_behind_the_same_append: bool) -> None:
+    """As many appends are still awaited as there were messages that waited."""
+    stage = purged_while_waiting()
+    store, queue = stage.broker.store, stage.broker.store.queues["orders"]
+    if not is_behind_the_same_append:
+        stage.turn()
+    store.publish(store.addresses["orders"], single(build_message(b"y", durable=True)))
+    store.publish(store.addresses["orders"], single(build_message(b"z")))
+    assert (queue.waiting_count, queue.ready_count) == (2, 0)
+    stage.turn()
+    later = stage.pending.pop()
+    stage.sync()
+    stage.turn()
+    assert (queue.waiting_count, queue.ready_count) == (2, 0)
+    stage.pending.append(later)
+    stage.run()
+    assert (queue.waiting_count, queue.ready_count, queue.freed_waits) == (0, 2, 0)
+
+
+def test_what_comes_in_the_step_of_the_last_detach_is_purged_and_its_sender_is_told_that_it_arrived() -> None:
+    stage = Stage()
+    stage.admin("queue-create", name="orders", purge_on_no_consumers=True)
+    consumer, producer = stage.accept(), stage.accept()
+    stage.talk(consumer, GO + frames.receiver("orders", handle=0))
+    stage.talk(producer, GO + frames.sender("orders"))
+    stage.is_disk_held = True
+    stage.talk(producer, frames.transfer(0, durable=True))
+    queue = stage.broker.store.queues["orders"]
+    assert queue.waiting_count == 1
+    stage.talk(consumer, frames.detach(0))
+    assert (queue.message_count, queue.waiting_count) == (0, 0)
+    stage.is_disk_held = False
+    heard = len(stage.sent[producer])
+    stage.run()
+    assert (queue.message_count, queue.delivering_count) == (0, 0)
+    assert frames.of_kind(bytes(stage.sent[producer][heard:]), Disposition)[0].state == Accepted()
+    assert stage.broker.store.dead_letters.left_totals[PURGED] == 1
+
+
+def test_a_last_value_that_waited_and_was_purged_is_nobodys_past() -> None:
+    stage = filled(0, {**BOUNDED, "default_last_value_key": "k"})
+    store = stage.broker.store
+    address = store.address_for("orders", BROKER)
+    for number in range(2):
+        store.publish(address, single(build_message(b"w", durable=True, application_properties={"k": "a"})))
+        queue = store.queues["orders"]
+        assert list(queue.coming_values) == ["a"]
+        if not number:
+            store.purge(queue)
+            assert (queue.coming_values, queue.last_values) == ({}, {})
+    stage.run()
+    stage.step()
+    stage.run()
+    assert (queue.ready_count, list(queue.last_values), queue.coming_values) == (1, ["a"], {})

@@ -60,21 +60,19 @@ class Remains:
 
     def add(self, queue: Queue) -> None:
         """The queue is deleted."""
-        waiting = list(queue.waiting)
         LOOK.has_touched = True
-        queue.waiting.clear()  # what waits for the disk waits in vain
-        queue.waiting_count = 0
-        self._hold(queue, waiting, is_purged=False)
+        self._hold(queue, is_purged=False)
 
     def purge(self, queue: Queue) -> int:
         """Nobody is to get what the queue has to hand out, now or later; says how many messages that are."""
-        count = queue.backlog.count + queue.scheduled_count
-        self._hold(queue, [], is_purged=True)
+        count = queue.backlog.count + queue.scheduled_count + queue.waiting_count
+        LOOK.has_touched = True
+        self._hold(queue, is_purged=True)
         return count
 
-    def _hold(self, queue: Queue, rest: list[Segment], *, is_purged: bool) -> None:
+    def _hold(self, queue: Queue, *, is_purged: bool) -> None:
         LOOK.has_touched = True
-        rest += [segment for _, _, segment in queue.scheduled]
+        rest = [*queue.take_waiting(), *(segment for _, _, segment in queue.scheduled)]
         self._held.append(QueueRemains(queue, rest, is_purged=is_purged))
         queue.backlog, queue.scheduled, queue.scheduled_count = Backlog(), [], 0
         if len(self._held) == 1:

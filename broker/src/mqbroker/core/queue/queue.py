@@ -39,8 +39,8 @@ class Queue:
     __slots__ = (
         "_on_due", "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values",
         "consumers", "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from",
-        "filter", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring",
-        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
+        "filter", "freed_waits", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending",
+        "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
         "next_expiry_ms", "pages", "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms",
         "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
     )  # fmt: skip
@@ -62,6 +62,7 @@ class Queue:
         self.last_values: dict[str, Segment] = {}  # by its key, a message each
         self.coming_values: dict[str, Segment] = {}  # the same of what waits for the disk
         self.waiting_count = 0
+        self.freed_waits = 0  # segments that were taken out while they waited: so many calls of `release` are for them
         self.scheduled_count = 0
         self.delivering_count = 0
         self.counted_from_ms = 0  # when it was made, or the process began: the totals were 0
@@ -138,9 +139,12 @@ class Queue:
             for key, piece in keyed(self.kind, segment):
                 self.coming_values[key] = piece.part(piece.start + piece.n - 1, 1)
 
-    def release(self, now_ms: int = 0) -> None:
-        """The oldest waiting segment is deliverable now, or scheduled from now on."""
+    def release(self, now_ms: int = 0) -> bool:
+        """The oldest waiting segment is deliverable now, or scheduled from now on; says whether it was still there."""
         LOOK.has_touched = True
+        if self.freed_waits:
+            self.freed_waits -= 1
+            return False
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
         for key, piece in keyed(self.kind, segment) if self.coming_values else ():
@@ -150,6 +154,17 @@ class Queue:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
+        return True
+
+    def take_waiting(self) -> list[Segment]:
+        """All that waits, which nobody is to get. `release` is called for each of them nevertheless."""
+        LOOK.has_touched = True
+        taken = list(self.waiting)
+        self.freed_waits += len(taken)
+        self.waiting.clear()
+        self.coming_values.clear()
+        self.waiting_count = 0
+        return taken
 
     def add_scheduled(self, segment: Segment, due_ms: int) -> None:
         """A message whose time has not come: a new one, or one of before a restart."""

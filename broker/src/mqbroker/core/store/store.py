@@ -422,8 +422,7 @@ class Store(PagingStore):
             self.changed(queue)
 
     def _release(self, queue: Queue) -> None:
-        if queue.waiting:
-            queue.release(self.at.wall_ms)
+        if queue.release(self.at.wall_ms):
             self.changed(queue)
 
     def changed(self, queue: Queue) -> None:
