@@ -30,15 +30,17 @@ def lost(count: int = 5, queues: int = 1) -> tuple[ClusterStage, ClusterNode, Cl
     return cluster, a, b
 
 
-@pytest.mark.parametrize("is_restarted", [True, False])
-def test_no_queue_is_left_of_a_node_that_was_forgotten(*, is_restarted: bool) -> None:
-    """Where this one ends in the middle of that, a person may say so once more."""
+@pytest.mark.parametrize(("is_restarted", "is_said_again"), [(False, False), (True, False), (True, True)])
+def test_no_queue_is_left_of_a_node_that_was_forgotten(*, is_restarted: bool, is_said_again: bool) -> None:
+    """Also where this one ends in the middle of that, whether or not a person says so once more."""
     cluster, a, _ = lost()
     assert a.admin("cluster-forget", node_id=node_id_of("b"))["messages"] == 5
     cluster.run()
     if is_restarted:
         a.crash()
         a.start()
+        assert len(a.broker.store.remotes.queues) == 1
+    if is_said_again:
         assert a.admin("cluster-forget", node_id=node_id_of("b"))["messages"] == 0
     cluster.wait(LOOK_MS)
     assert a.broker.store.queues["orders0"].message_count == 5
@@ -55,6 +57,48 @@ def test_what_is_done_with_goes_some_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert len(a.broker.store.remotes.queues) == 3
     cluster.wait(1)
     assert list(a.broker.store.remotes.queues) == []
+
+
+def test_empty_queues_for_nodes_that_nobody_tells_of_go_some_at_a_time_after_a_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(abandoned, "TIDIED_MAX", 2)
+    cluster, a, _ = lost(1, 5)
+    a.admin("cluster-forget", node_id=node_id_of("b"))
+    cluster.run()
+    a.crash()
+    a.start()
+    cluster.wait(LOOK_MS - 1)
+    assert len(a.broker.store.remotes.queues) == 5
+    a.broker.cluster.connections["cluster"]._abandoned.on_time(0)
+    assert len(a.broker.store.remotes.queues) == 3
+    cluster.wait(1)
+    assert list(a.broker.store.remotes.queues) == []
+
+
+def test_after_a_start_an_empty_queue_for_a_node_that_is_there_stays_and_one_that_went_is_made_again() -> None:
+    cluster, a, b = pair()
+    Consumer(b, "c", "orders0", credit=100)
+    cluster.run()
+    Producer(a, "p", "orders0").publish(b"1")
+    cluster.run()
+    a.crash()
+    a.start()
+    cluster.wait(2 * LOOK_MS)
+    assert (a.state("b"), len(a.broker.store.remotes.queues)) == ("up", 1)
+    b.crash()
+    a.crash()
+    a.start()
+    cluster.wait(2 * LOOK_MS)
+    assert list(a.broker.store.remotes.queues) == []
+    b.start()
+    cluster.wait(2_000)
+    there = Consumer(b, "again", "orders0", credit=100)
+    cluster.run()
+    for body in (b"2", b"3"):
+        Producer(a, f"p{body!r}", "orders0").publish(body)
+    cluster.wait(1_000)
+    assert there.bodies == [b"1", b"2", b"3"], "the first was not settled"
 
 
 def test_a_queue_that_holds_something_stays_until_it_is_taken() -> None:

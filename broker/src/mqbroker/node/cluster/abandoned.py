@@ -3,12 +3,13 @@
 A consumer of the broker's own takes them out of their store-and-forward queues, so however many there are, each step
 does a bounded part. It leaves when the node is back. Where the address that is to have them does not take them they
 stay, as anywhere (dead_letters.py), and the consumer rests until these are tried again: it finds out with a few of
-them. It leaves a queue that is empty as well, which goes then.
+them. It leaves a queue that is empty as well, which goes then; after a start, so does one that was empty already where
+nobody has told of its bindings by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from mqbroker.base.look import LOOK
@@ -70,8 +71,15 @@ class Abandoned:
         self._add_deadline = add_deadline
         self._connection = connection
         self._consumers: dict[str, dict[Queue, AbandonedConsumer]] = {}
+        self._left_empty: list[Queue] = []  # by a process before, which may have had this in mind
         self.due_ns = 0
         self.scheduled_ns = 0
+
+    def start(self, queues: Iterable[Queue]) -> None:
+        """A process before may have ended between the last message for a node that was given up and its queue."""
+        LOOK.has_touched = True
+        self._left_empty = [queue for queue in queues if not queue.message_count]
+        self._plan(LOOK_MS)
 
     def begin(self, node_id: str, action: str) -> int:
         """The node is given up; how many messages that concerns."""
@@ -103,11 +111,14 @@ class Abandoned:
             self._leave(queue, self._consumers[node_id].pop(queue))
             self._store.remotes.tidy([] if queue.is_deleted else [queue])
         self._consumers = {node_id: taking for node_id, taking in self._consumers.items() if taking}
-        self._plan(LOOK_MS if len(empty) <= TIDIED_MAX else 0)
+        tidied, self._left_empty = self._left_empty[:TIDIED_MAX], self._left_empty[TIDIED_MAX:]
+        self._store.remotes.tidy(queue for queue in tidied if not queue.is_deleted)
+        self._plan(0 if self._left_empty or len(empty) > TIDIED_MAX else LOOK_MS)
 
     def _plan(self, delay_ms: int) -> None:
         LOOK.has_touched = True
-        self.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS if self._consumers else 0
+        is_needed = self._consumers or self._left_empty
+        self.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS if is_needed else 0
         self._add_deadline(self)
 
     def _leave(self, queue: Queue, consumer: AbandonedConsumer) -> None:

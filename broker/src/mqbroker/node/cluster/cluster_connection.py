@@ -113,9 +113,11 @@ class ClusterConnection:
         LOOK.has_touched = True
         if group is not None:
             group.table.listeners.append(self._discovered)
-        for queue in self.broker.store.remotes.queues.values():
-            if queue.kind.connection == self.options.name:
-                self._node_lost(queue.kind.forwards_to)  # until its link stands
+        remotes, name = self.broker.store.remotes, self.options.name
+        queues = [each for each in remotes.queues.values() if each.kind.connection == name]
+        for queue in queues:
+            self._node_lost(queue.kind.forwards_to)  # until its link stands
+        self._abandoned.start(queues)
         self._set_due()
         self.listed_places.start()
 
