@@ -30,6 +30,7 @@ from mqbroker.amqp.states import (
     SessionStateEvent,
 )  # fmt: skip
 from mqbroker.amqp.unread import Unread
+from mqbroker.amqp.waking import Waking
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
 from mqbroker.wire import frames
@@ -76,6 +77,7 @@ class Connection(Login):
         self._by_channel: dict[int, Session] = {}
         self._channels = Numbers()
         self._partings: deque[Piecemeal] = deque()
+        self._waking = Waking([])
         self._last_event: Dead | None = None  # which comes when all are done
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
@@ -382,6 +384,13 @@ class Connection(Login):
         self._partings.append(parting)
         if self._last_event is None:
             self._part()
+
+    def wake(self) -> None:
+        """The transport was full, and takes something again: links that have credit are told, by and by."""
+        is_under_way = not self._waking.is_over
+        self._waking.begin(self.sessions)
+        if not (is_under_way or self._waking.is_over):
+            self.leave(self._waking)
 
     def part_with(self, name: str, role: bool) -> None:
         """Somebody wants a link of this name: hand the old one back now."""

@@ -110,7 +110,7 @@ class SenderSettled(NamedTuple):
 
 
 class CreditGiven(NamedTuple):
-    """A flow changed what a link of ours may send (credit, drain or session window)."""
+    """What a link of ours may send has changed (credit, drain, session window), or the transport takes it again."""
 
     link: SenderLink
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Piecemeal(Protocol):
-    """What takes a while, in pieces: `Parting`, `Settling`, and what the connection's owner has."""
+    """What takes a while, in pieces: `Parting`, `Settling`, `Waking`, and what the connection's owner has."""
 
     def go_on(self) -> bool:
         """One piece; whether it was the last."""

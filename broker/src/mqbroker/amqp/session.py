@@ -38,6 +38,7 @@ from mqbroker.amqp.states import (
     SessionState,
     SessionStateEvent,
 )
+from mqbroker.amqp.waking import Waking
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -224,16 +225,15 @@ class Session(IncomingTransfers):
         if self.state is not MAPPED:
             self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
-        self.connection.allowance -= work.FLOW + (len(self.by_handle) >> work.ENTRIES_SHIFT)
+        self.connection.allowance -= work.FLOW
+        was_closed = not self.window
         # Who has not seen our begin counts from its first id (§2.5.6).
         seen = 0 if flow.next_incoming_id is None else unwrap(flow.next_incoming_id, self.next_outgoing_id)
         self.peer_window = max(seen + flow.incoming_window - self.next_outgoing_id, 0)
         self._send_held()
-        # A wider window is news for every link that has credit, also when the flow names another link.
-        self.connection.events.extend(
-            CreditGiven(link) for link in self.by_handle.values()
-            if isinstance(link, SenderLink) and link.credit > 0 and link.peer_handle != flow.handle
-        )  # fmt: skip
+        if was_closed and self.window:
+            # That is news for every link that has credit, also when the flow names another link.
+            self.connection.leave(Waking([self], flow.handle))
         if flow.handle is None or flow.handle == HANDLE_OF_NO_LINK:
             if flow.echo:
                 self.connection.allowance -= work.ECHO

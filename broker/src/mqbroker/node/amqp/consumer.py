@@ -134,11 +134,6 @@ class LinkConsumer:
         if self.link.is_draining:
             self.peer.broker.draining[self.link] = self.peer
 
-    def resumed(self) -> None:
-        """The transport takes something again, so its queue has a turn."""
-        LOOK.has_touched = True
-        self.peer.broker.store.dirty[self.queue] = None
-
     @property
     def is_drained(self) -> bool:
         """Whether all that it may have was sent, and nothing more of it comes from the disk."""

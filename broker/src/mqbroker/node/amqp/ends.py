@@ -136,11 +136,7 @@ class SendingEnd(Protocol):
         return None
 
     def credit_given(self) -> None:
-        """Credit, drain or window of the link have changed."""
-        return
-
-    def resumed(self) -> None:
-        """The transport takes something again."""
+        """Credit, drain or window of the link have changed, or the transport takes something again."""
         return
 
     @property

@@ -180,10 +180,8 @@ class Peer(ABC):
             self.out_bytes_max = min(self.out_bytes_max * 2, OUT_BYTES_MAX)  # it reads
             self.touch()
             self.broker.turns.heard(self)
-            for session in self.connection.sessions:
-                for link in session.by_handle.values():
-                    if isinstance(link, SenderLink) and link.end is not None:
-                        link.end.resumed()
+            self.connection.wake()
+            self.handle_events()
 
     @property
     def container_id(self) -> str:

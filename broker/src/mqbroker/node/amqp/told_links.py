@@ -28,11 +28,7 @@ class ToldEnd(SendingEnd):
         """The link is gone."""
 
     def credit_given(self) -> None:
-        """The peer gave credit, or its window is open again."""
-        self.pump()
-
-    def resumed(self) -> None:
-        """The transport takes something again."""
+        """The peer gave credit, or its window or the transport is open again."""
         self.pump()
 
     def detached(self, peer: Peer, event: Detached) -> None:
