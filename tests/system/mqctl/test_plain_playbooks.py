@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,35 @@ def test_a_member_that_is_away_makes_no_other_host_unreachable(site: Site, words
     # Who was reached is known.
     assert sorted(site.reached) == ["away", "lost", "mq1", "mq2"]
     assert "127.0.0.2" in done.stdout.partition("TASK [last]")[2]
+
+
+@pytest.mark.parametrize("limit", ["mq1,other1", "other1,mq1"])
+def test_each_host_of_a_run_of_two_clusters_has_the_members_of_its_own(site: Site, limit: str) -> None:
+    """Whichever host comes first, and although the others are asked once for all of them."""
+    site.tasks("members.json", "members.yml", "identities.yml")
+    other = {"mq_cluster_name": "other"}
+    hosts = {
+        "mq1": {"mq_local_bind_address": "127.0.0.11"}, "mq2": {"mq_local_bind_address": "127.0.0.12"},
+        "other1": {"mq_local_bind_address": "127.0.0.21", **other},
+        "other2": {"mq_local_bind_address": "127.0.0.22", **other},
+        "third": {"mq_local_bind_address": "127.0.0.31", "mq_cluster_name": "third"},
+    }  # fmt: skip
+    done = site.play("members.json", hosts, "--limit", limit)
+    assert done.returncode == 0, done.stdout
+    told = done.stdout.partition("TASK [last]")[2]
+    addresses = {
+        name: re.findall(r"127[.\d]+", said)
+        for name, said in re.findall(r"ok: \[(\w+)\] => (\{.*?\n\})", told, re.DOTALL)
+    }
+    assert addresses == {"mq1": ["127.0.0.11", "127.0.0.12"], "other1": ["127.0.0.21", "127.0.0.22"]}
+    assert site.reached == {"mq1", "mq2", "other1", "other2"}
+    lines = {each: (site.folder / f"{each}.log").read_text().splitlines() for each in ("mq2", "other2")}
+    assert all(len(set(names)) == 2 for names in lines.values()), "each of the others is asked for both"
+
+
+def test_a_node_id_of_a_member_that_is_not_part_of_the_run_is_found_in_the_second_cluster_too(site: Site) -> None:
+    site.tasks("identities.json", "identities.yml")
+    done = site.play("identities.json", {"mq1": {}, "other1": {"mq_cluster_name": "other"},
+                     "other2": {"mq_cluster_name": "other"}}, "--limit", "mq1,other1")  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert site.reached == {"other2"}
