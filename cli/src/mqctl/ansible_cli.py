@@ -21,6 +21,10 @@ from mqctl.errors import UsageError
 ANSWER_TIME_S_MAX = 120
 # Lines are not wrapped, so that what is named stands in one.
 PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "NO_COLOR": "1", "COLUMNS": "10000"}
+# Where Ansible looks for a file of settings, beside the one that ANSIBLE_CONFIG names; and a variable that is set for
+# its collections, and that no plugin has an option of.
+SETTINGS_FILES = ("ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+OF_COLLECTIONS = "ANSIBLE_COLLECTIONS_PATH"
 TWICE = re.compile(r"Found duplicate mapping key '(.*)'\.\s+Origin: (.*)")
 
 
@@ -39,11 +43,21 @@ def read_all(
     """The inventory as `--list` gives it, and the options of the ssh plugin that are not at their defaults."""
     named = [part for source in sources for part in ("-i", str(source))]
     inventory = [program("ansible-inventory"), *named, *vault_arguments, "--list"]
+    if not may_have_settings(environ):
+        return _ask(inventory, environ), {}
     settings = [program("ansible-config"), "dump", "--only-changed", "-t", "connection", "ssh", "--format", "json"]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(_ask, inventory, environ)
         second = pool.submit(_ask, settings, environ)
         return first.result(), _ssh_options(second.result())
+
+
+def may_have_settings(environ: Mapping[str, str]) -> bool:
+    """Whether anything can be set that is not at its default; where nothing is, a second Ansible need not start."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    files = (f"{home}/{name[2:]}" if name.startswith("~/") else name for name in SETTINGS_FILES)
+    said = (name for name in environ if name.startswith("ANSIBLE_") and name != OF_COLLECTIONS)
+    return any(said) or any(os.path.lexists(file) for file in files)
 
 
 def _ask(command: list[str], environ: Mapping[str, str]) -> Any:
