@@ -5,9 +5,9 @@
     .ci/checks.py PART...       these; --list names them
 
 These two run in lanes, one beside the other: what looks at the sources, what computes, what mostly waits for processes
-on this machine, and what waits for hosts. Within a lane one part follows the other, so that hosts are made by one at a
-time; the lanes that wait less are nicer to the others. What is said in lanes goes into a file of its part and is
-printed when the part ends, so that it stays whole. The parts that are named run one after the other.
+on this machine, and what waits for hosts, in two. Within a lane one part follows the other, so that there are hosts of
+two parts at most; the lanes that wait less are nicer to the others. What is said in lanes goes into a file of its part
+and is printed when the part ends, so that it stays whole. The parts that are named run one after the other.
 
 A part that fails stops no other one: one run shows everything. Ctrl-C and SIGTERM end what runs, and the table is there
 all the same: what was interrupted and what never began are failures in it. What pytest counts is counted; any other
@@ -55,9 +55,9 @@ SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
 LOOK_S = 0.5
-LOOKING, COMPUTING, PROCESSES, HOSTS = LANES = ("looking", "computing", "processes", "hosts")
-# Who waits most has the processor when it wants it: the lane of hosts is the longest, whatever runs beside it.
-NICE = {LOOKING: 10, COMPUTING: 10, PROCESSES: 5, HOSTS: 0}
+LOOKING, COMPUTING, PROCESSES, HOSTS, RACKS = LANES = ("looking", "computing", "processes", "hosts", "racks")
+# Who waits most has the processor when it wants it: the lanes of hosts are the longest, whatever runs beside them.
+NICE = {LOOKING: 10, COMPUTING: 10, PROCESSES: 5, HOSTS: 0, RACKS: 0}
 PRINTING = threading.Lock()
 
 
@@ -136,26 +136,30 @@ BY_FILE = ("-n", "2", "--dist", "loadfile")
 
 FAST = "not system and not slow"
 LINT = (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", "."))
+# Others look for the same: ruff at the form of Python, ansible-lint at that of YAML, a test of contracts at the
+# changelog, and what cannot be compiled cannot be imported. Alone, `.ci/sanity` runs these as well.
+COVERED = ("changelog", "compile", "pep8", "yamllint")
+SANITY: Command = (str(ROOT / ".ci" / "sanity"), *(word for name in COVERED for word in ("--skip-test", name)))
 
 PARTS = (
     Part("lint", LINT, is_fast=True, lane=LOOKING),
     Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True, lane=LOOKING),
     Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True, lane=LOOKING),
-    Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),)), lane=LOOKING),
+    Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
+    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), lane=LOOKING),  # uses one core, and waits
     Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root: finding them takes each worker as long as the half of the fast ones.
     Part("tests in one process", (pytest(*BY_TEST, "tests", *NOT_SLOW),)),
     Part("simulation", (pytest("-n", "2", "tests/sim"),)),
     Part("crash points", (pytest("-n", "2", "tests/crash"),)),
-    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),)),
     # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
     Part("native build", (pytest(NATIVE),), lane=PROCESSES),
     Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), lane=PROCESSES),
-    Part("rack", (pytest("tests/system/rack"),), lane=HOSTS),
     Part("mqctl on hosts", (pytest(ON_HOSTS),), lane=HOSTS),
-    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=HOSTS),
-    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=HOSTS),
+    Part("rack", (pytest("tests/system/rack"),), lane=RACKS),
+    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=RACKS),
+    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=RACKS),
     Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True, lane=HOSTS),
     Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
     Part("stories on hosts", (pytest(*STORIES),), is_extra=True, lane=HOSTS, silence_s_max=3600),

@@ -19,7 +19,7 @@ from tests.sim.directed_clusters import DIRECTED, SEEDS, TwoNodes
 from tests.sim.search import shows
 
 CHUNK = 25
-SEEDS_A_DAY = 100
+SEEDS_A_DAY = 50
 BUG_SEEDS_MAX = 200
 FOUND_LAST = 148
 # Every seed that ever failed stays here.
@@ -89,7 +89,7 @@ def test_histories_have_all_faults_shapes_and_modes() -> None:
 
 def test_histories_come_to_what_they_are_for() -> None:
     # In one history of fifteen something is sent again that was taken before: in the last ones here it is.
-    verdicts = [run(seed) for seed in (*range(24), 37, 71, 104)]
+    verdicts = [run(seed) for seed in (*range(6), 37, 71, 104)]
     assert sum(verdict.moved for verdict in verdicts) > 0
     assert sum(verdict.again for verdict in verdicts) > 0
     assert sum(verdict.published for verdict in verdicts) > 0

@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 
+from tests.sim.days import of_today
 from tests.sim.planted import LOOKS, MUTATORS, PlantedSimulation
 
 SEEDS = (*range(12), *range(1000, 1024), *range(3000, 3012, 3))
 CHUNK = 10
+CHUNKS_A_DAY = 2
+CHUNKS = [SEEDS[start : start + CHUNK] for start in range(0, len(SEEDS), CHUNK)]
 
 
-@pytest.mark.parametrize("seeds", [SEEDS[start : start + CHUNK] for start in range(0, len(SEEDS), CHUNK)], ids=str)
+@pytest.mark.parametrize("seeds", of_today(CHUNKS, CHUNKS_A_DAY), ids=str)
 def test_nothing_is_lost_where_bugs_show(seeds: tuple[int, ...]) -> None:
     shown: Counter[str] = Counter()
     contained = stopped = accepted = 0

@@ -3,6 +3,10 @@
     with nothing_to_collect():
         ...
 
+Looking costs as much as there is to look at, so a module with such tests first has left out what others have made:
+
+    only_of_here = pytest.fixture(scope="module", autouse=True)(leave_out_what_is_there)
+
 Whoever is inside keeps what it wants to be there afterwards. Looked for by the collector itself, which does not run
 meanwhile.
 """
@@ -16,6 +20,12 @@ from contextlib import contextmanager
 from typing import Any
 
 SHOWN_MAX = 30
+
+
+def leave_out_what_is_there() -> None:
+    """The collector looks no more at what there is by now."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

@@ -12,8 +12,10 @@ from mqbroker.client.options import ReceiverTerms, SenderTerms
 from mqbroker.wire.performatives import Accepted
 
 from tests.support.client_stage import A, App
-from tests.support.cycles import nothing_to_collect
+from tests.support.cycles import leave_out_what_is_there, nothing_to_collect
 from tests.support.stage import Stage
+
+only_of_here = pytest.fixture(scope="module", autouse=True)(leave_out_what_is_there)
 
 FOREVER = "amqp://a?reconnect-attempts=-1&retry-interval=100"
 FOR_LONG_MS = 400_000

@@ -15,9 +15,11 @@ from mqbroker.node.values.effects import CloseConnection, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, Input
 
 from tests.support.certificates import Authority
-from tests.support.cycles import nothing_to_collect
+from tests.support.cycles import leave_out_what_is_there, nothing_to_collect
 from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, bench, until
+
+only_of_here = pytest.fixture(scope="module", autouse=True)(leave_out_what_is_there)
 
 BAD, BYE = b"bad", b"bye"
 

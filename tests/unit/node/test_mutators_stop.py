@@ -121,15 +121,16 @@ def test_a_bug_behind_a_mutator_stops_the_node() -> None:
         if key in planted and is_looking >= planted[key]:
             raise Planted(key)
 
+    played = plays()
     with watched(told):
-        for place[""], (play, text) in enumerate(plays()):
+        for place[""], (play, text) in enumerate(played):
             play(text)
         for room in ROOMS_REACHED:
             assert any(key.startswith(room) for key in looked), room
         assert len(looked) >= LOOKED_MIN, f"{len(looked)} of {len(mutators())}"
         assert len(reached) >= REACHED_MIN, f"{len(reached)} of {len(mutators())}"
         for key, number in of_today(list(reached.items())):
-            play, text = plays()[number]
+            play, text = played[number]
             planted[key] = False
             with pytest.raises(Planted):
                 play(text)

@@ -27,12 +27,14 @@ from mqbroker.wire.types import Described, Symbol
 
 from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
-from tests.support.cycles import nothing_to_collect
+from tests.support.cycles import leave_out_what_is_there, nothing_to_collect
 from tests.support.floods import FLOODS
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.support.transactions import request
 from tests.unit.node.test_all_ends import STEPS, Walk
+
+only_of_here = pytest.fixture(scope="module", autouse=True)(leave_out_what_is_there)
 
 GO = frames.anonymous() + frames.opened() + frames.begun()
 FOR_LONG_MS = 400_000  # transaction-timeout-ms and all other deadlines are over
