@@ -106,7 +106,8 @@ def queue_named(broker: Broker, request: AdminRequest, name: str = "name") -> Qu
 
 def check_may_drop(request: AdminRequest, queue: Queue) -> None:
     """Raises Refused where messages are for another node, and the request does not say that it means it."""
-    if queue.kind.is_forwarding and not request.arguments[STORE_AND_FORWARD]:
+    is_owed = queue.kind.is_forwarding or (queue.kind.is_draining and queue.message_count > 0)
+    if is_owed and not request.arguments[STORE_AND_FORWARD]:
         why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which would never get them"
         advice = "cluster forget routes them anew; to drop them, say that a store-and-forward queue is meant"
         raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
@@ -114,7 +115,7 @@ def check_may_drop(request: AdminRequest, queue: Queue) -> None:
 
 def check_is_not_forwarded(request: AdminRequest, queue: Queue) -> None:
     """Raises Refused where another node may have messages of the queue already: moved, they would be two."""
-    if queue.kind.is_forwarding:
+    if queue.kind.is_outbound:
         why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which may have some of them"
         advice = "if that node does not come back, cluster forget routes them anew"
         raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")

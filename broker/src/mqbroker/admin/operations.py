@@ -16,6 +16,7 @@ from mqbroker.admin import (
     configuration,
     connections,
     discovery,
+    drains,
     events,
     groups,
     messages,
@@ -112,6 +113,9 @@ ROWS = (
               (number("timeout_ms", topology.CANARY_MS, (1, topology.CANARY_MS_MAX)),), TAKES_PART),
     Operation("cluster-forget", topology.forget, "node_id, action, messages",
               (needed("node_id"), text("action", topology.REROUTE, topology.ACTIONS)), CHANGES),
+    Operation("drain-queue", drains.begin, "the drain", (QUEUE, needed("node")), CHANGES),
+    Operation("drain-show", drains.show, "drains, each with left, moved, rate", (text("queue"),)),
+    Operation("drain-cancel", drains.cancel, "the drain, as it ends", (QUEUE, FORCE), CHANGES),
     Operation("groups", groups.show, "type, arbiter, groups, is_whole",
               (text("queue"), number("limit", groups.ROWS_MAX, (1, PINS_MAX)))),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
-from mqbroker.node.cluster.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.cluster.forwarding_terms import ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.performatives import (

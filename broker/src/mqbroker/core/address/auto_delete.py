@@ -89,7 +89,7 @@ class AutoDelete:
 
     def _may_go(self, queue: Queue) -> bool:
         """Whether a queue of this kind goes by itself. What the file of options declares does not."""
-        if queue.kind.is_internal:
+        if queue.kind.is_internal or queue.kind.is_draining:
             return False
         settings = self._store.settings.of(queue.kind.address)
         if queue.kind.auto_created:

@@ -17,7 +17,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressOptions, QueueOptions
 from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.queue.kinds import QueueKind, kind_of
+from mqbroker.core.queue.kinds import DRAIN, QueueKind, kind_of
 from mqbroker.core.selector.selector import compile_selector
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class DeployedAddresses:
         LOOK.has_touched = True
         queue.is_ending = False
         differing = [name for field, name in FIXED.items() if getattr(queue.kind, field) != getattr(kind, field)]
-        kept = {field: getattr(queue.kind, field) for field in (*FIXED, "paused", "no_local", "moved_from")}
+        kept = {field: getattr(queue.kind, field) for field in (*FIXED, *DRAIN, "paused", "no_local", "moved_from")}
         self._change(queue, replace(kind, **kept))
         if not differing:
             return []

@@ -15,6 +15,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
+from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.queue.handed_over import HandedOver
@@ -63,6 +64,7 @@ class Remotes:
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[ForwardingRoute, Queue] = {}
         self.marks = Marks()
+        self.drains = Drains(store)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
@@ -112,14 +114,28 @@ class Remotes:
 
     def make(self, route: ForwardingRoute) -> Queue:
         """A new store-and-forward queue; on disk with this step's append."""
-        number = self._numbers.get(route[:2], 0) + 1
         kind = QueueKind(
-            f"{PREFIX}{route.connection}.{route.target}.{number}", route.address, routing=FORWARD,
+            self._next_name(route.connection, route.target), route.address, routing=FORWARD,
             connection=route.connection, forwards_to=route.target, route=route.names, forwards_shared=route.is_shared,
         )  # fmt: skip
         queue = self._store.add_queue(kind)
         self.on_queue(queue)
         return queue
+
+    def _next_name(self, connection: str, target: str) -> str:
+        number = max(self._numbers.get((connection, target), 0), self.drains.number_max(connection, target)) + 1
+        return f"{PREFIX}{connection}.{target}.{number}"
+
+    def begin_drain(self, queue: Queue, connection: str, target: str) -> None:
+        """What is in a queue, and what comes, goes to its namesake at this node; on disk with this step's append.
+
+        Raises Refused.
+        """
+        self.drains.check(queue)
+        self.reserve_ids()
+        self.marks.cover(self._store)
+        self.drains.begin(queue, connection, target, self._next_name(connection, target))
+        self.on_queue(queue)
 
     def added(self, queue: Queue) -> None:
         """A store-and-forward queue is there: it was made, or recovery found it."""
@@ -133,7 +149,7 @@ class Remotes:
 
     def restored(self) -> None:
         """The queues are those of a process before, which may have sent whatever is in them."""
-        for queue in self.queues.values():
+        for queue in (*self.queues.values(), *self.drains.queues.values()):
             assert queue.handed_over is not None
             queue.handed_over.begun_before(self._store.next_id)
 

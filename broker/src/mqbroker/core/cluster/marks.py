@@ -67,10 +67,23 @@ class Marks:
         self.own, self._own_from = mark, first
         store.next_id = first
 
+    def cover(self, store: ClusterStore) -> None:
+        """What is here goes to another node, though it did not wait for one: what was numbered under marks that are
+        forgotten by now, all before the first that is known, goes under this start's, also after the next one."""
+        if not self.own or not self._firsts or self._firsts[0] <= 1:
+            return
+        journal = store.journal.duplicates
+        LOOK.has_touched = True
+        self._firsts.insert(0, 1)
+        self._marks.insert(0, self.own)
+        journal.drop(NAME)  # numbers ascend there, so all are said anew
+        for number, mark in zip(self._firsts, self._marks, strict=True):
+            journal.add(NAME, number, mark.encode(), 1)
+
 
 def _first_waiting(store: ClusterStore, recovered: Recovered, first: int) -> int:
     """The lowest number of what waits for other nodes; `first` where nothing does."""
-    waiting = {queue.journal_id for queue in store.queues.values() if queue.kind.is_forwarding}
+    waiting = {queue.journal_id for queue in store.queues.values() if queue.kind.is_outbound}
     lowest = first
     for run in recovered.runs if waiting else ():
         for queue_id, ranges in run.live.items():

@@ -181,8 +181,8 @@ class Redistribution:
                 self.forward(address, one, takers)
 
     def _group_of(self, queue: Queue) -> ClusterQueue | None:
-        if queue.kind.non_destructive:
-            return None  # everybody may read it, and nothing leaves it
+        if queue.kind.non_destructive or queue.kind.is_draining:
+            return None  # everybody may read it, and nothing leaves it; or what is in it may be elsewhere
         address = self._store.addresses.get(queue.kind.address)
         bindings = None if address is None else bindings_at(address)
         return None if bindings is None else bindings.group_of(queue)

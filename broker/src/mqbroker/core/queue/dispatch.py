@@ -159,7 +159,7 @@ class Dispatch:
         self.pieces = self.looks = self.handed_out = 0
         if not queue.backlog.count or not queue.consumers:
             return 0
-        is_held = queue.is_paused or self._look_at_gate(now_ms)
+        is_held = (queue.is_paused or self._look_at_gate(now_ms)) and not queue.kind.is_draining  # to who holds itself
         if not self.is_selective:
             return 0 if is_held else self._plainly(count_max, now_ms)
         looked = self._copies(count_max, now_ms, everybody=queue.kind.non_destructive and not is_held)

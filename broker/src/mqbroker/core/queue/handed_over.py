@@ -99,6 +99,11 @@ class HandedOver:
         LOOK.has_touched = True
         self._before, self._free = next_id, IdRanges()
 
+    @property
+    def is_anything_old(self) -> bool:
+        """Whether there may be something of which nobody knows whether it was sent."""
+        return self._before > 0
+
     def given_up(self) -> None:
         """Nobody waits for answers any more."""
         LOOK.has_touched = True

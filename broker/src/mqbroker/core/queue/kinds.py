@@ -54,11 +54,23 @@ class QueueKind:
     forwards_to: str = ""  # the node that its messages go to,
     route: tuple[str, ...] = ()  # the queues there, by their names in the cluster,
     forwards_shared: bool = False  # and whether they share their messages out
+    drains_as: str = ""  # of a queue that drains to its namesake there: the name of its link to that node,
+    drain_ends: bool = False  # and whether that is over once what is unanswered is answered
 
     @property
     def is_forwarding(self) -> bool:
         """Whether its messages are for another node."""
         return self.routing == FORWARD
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it is a queue of clients whose messages go to its namesake at another node (drains.py)."""
+        return bool(self.drains_as)
+
+    @property
+    def is_outbound(self) -> bool:
+        """Whether another node may have its messages, and gets those that it has not."""
+        return self.routing == FORWARD or bool(self.drains_as)
 
     @property
     def is_owed_beyond(self) -> bool:
@@ -103,6 +115,8 @@ class QueueKind:
         return cls(**(attributes | {"route": tuple(attributes.get("route", ()))}))
 
 
+DRAIN = ("connection", "forwards_to", "route", "drains_as", "drain_ends")
+"""What says of a queue of clients that it drains, and where to."""
 OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
 """What is kept only where it differs from its default."""
 # Kinds of which what is common is remembered, and its characters: selectors and routes may be long.
@@ -136,6 +150,8 @@ def check_attributes(attributes: dict[str, Any]) -> None:
     routing = attributes.get("routing", "anycast")
     if routing not in ROUTINGS or (routing == FORWARD and not _forwards(attributes)):
         raise ValueError(f"attributes of a queue, routing: {attributes}")
+    if attributes.get("drains_as") and (routing == FORWARD or not _forwards(attributes)):
+        raise ValueError(f"attributes of a queue, drains_as: {attributes}")
 
 
 def _is_text(value: str) -> bool:
@@ -144,8 +160,9 @@ def _is_text(value: str) -> bool:
 
 
 def _forwards(attributes: dict[str, Any]) -> bool:
-    """Whether it is said where messages go, and the name ends in the number of the queue."""
-    names, number = attributes.get("route") or (), attributes["name"].rpartition(".")[2]
+    """Whether it is said where messages go, and the name of its link, mostly its own, ends in a number."""
+    link = attributes.get("drains_as") or attributes["name"]
+    names, number = attributes.get("route") or (), link.rpartition(".")[2]
     are_texts = bool(names) and all(isinstance(name, str) and _is_text(name) for name in names)
     return are_texts and bool(attributes.get("forwards_to")) and number.isascii() and number.isdecimal()
 

@@ -55,7 +55,7 @@ class Queue:
         self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
         self.pages: Pages | None = None  # what is not in memory, while there is any
-        self.handed_over: HandedOver | None = None  # of a store-and-forward queue
+        self.handed_over: HandedOver | None = None  # of a store-and-forward queue, or one that drains
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
@@ -451,6 +451,9 @@ class Queue:
 
 def check_consumers(queue: Queue, common_max: int, *, is_browser: bool = False) -> None:
     """Whether one more consumer is let in; browsers do not count at the bound of the queue's own. Raises Refused."""
+    if queue.kind.is_draining:
+        why = f"queue {queue.kind.name!r} drains to node {queue.kind.forwards_to}, where its messages are served"
+        raise Refused("amqp:resource-locked", why)
     own, taking_count = queue.kind.max_consumers, queue.takers_count + queue.arriving_count
     if not is_browser and 0 <= own <= taking_count:
         why = f"queue {queue.kind.name!r} has {taking_count} consumers, which is its max-consumers"

@@ -243,6 +243,8 @@ class Store(PagingStore):
         else:
             for each in self.queue_observers:
                 each.queue_added(queue)
+            if kind.drains_as:
+                self.remotes.drains.added(queue)
             self.redistribution.look(queue)
         return queue
 
@@ -277,6 +279,7 @@ class Store(PagingStore):
         else:
             for each in self.queue_observers:
                 each.queue_removed(queue)
+            self.remotes.drains.gone(queue)
         if queue.alone is not None:
             queue.alone.unbind(queue)
         if address.is_empty:
@@ -527,7 +530,7 @@ class Store(PagingStore):
         and copies for browsers do not count.
         """
         LOOK.has_touched = True
-        if queue.journal_id and not (queue.is_consumed or is_browser or queue.kind.is_forwarding):
+        if queue.journal_id and not (queue.is_consumed or is_browser or queue.kind.is_outbound):
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
@@ -549,7 +552,7 @@ class Store(PagingStore):
         queue.is_used = True
         queue.join(consumer)
         self.dirty[queue] = None
-        if not consumer.is_browser and not queue.kind.is_forwarding:
+        if not consumer.is_browser and not queue.kind.is_outbound:
             for each in self.queue_observers:
                 each.consumer_joined(queue, consumer)
             self.redistribution.look(queue)
@@ -559,7 +562,7 @@ class Store(PagingStore):
         LOOK.has_touched = True
         queue.leave(consumer)
         self.dirty[queue] = None
-        if not consumer.is_browser and not queue.kind.is_forwarding:
+        if not consumer.is_browser and not queue.kind.is_outbound:
             for each in self.queue_observers:
                 each.consumer_left(queue, consumer)
             self.redistribution.look(queue)

@@ -237,7 +237,7 @@ class LinkConsumer:
     def _count(self, queue: Queue, segment: Segment) -> None:
         """What went out again counts, should the process die before there is an outcome. All of the queue counts as
         delivered once then, so the first time costs nothing here."""
-        if not queue.kind.is_forwarding:
+        if not queue.kind.is_outbound:
             self.peer.broker.store.count(queue, segment, segment.deliveries + 1)
 
     def _fitting(self, segment: Segment) -> int:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
 
 DELETED = "amqp:resource-deleted"
+LOCKED = "amqp:resource-locked"
 
 
-def evict(broker: Broker, queue: Queue, why: str) -> None:
+def evict(broker: Broker, queue: Queue, why: str, condition: str = DELETED) -> None:
     """End everybody who consumes from the queue, or is about to; what they had is in the queue again."""
     broker.local.withdraw(queue, why)
     broker.turns.part_consumers(queue)
@@ -27,9 +28,9 @@ def evict(broker: Broker, queue: Queue, why: str) -> None:
     for peer in list(broker.peers.values()):
         for client in clients_on_links(peer):
             if client.queue is queue:
-                client.end(DELETED, why)
+                client.end(condition, why)
     for client in clients_of(queue):  # that have no link
-        client.end(DELETED, why)
+        client.end(condition, why)
 
 
 def evicted(queue: Queue, why: str) -> Iterator[int]:

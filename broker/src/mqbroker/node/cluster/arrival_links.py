@@ -12,12 +12,26 @@ from mqbroker.amqp.events import Detached, Incoming
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.arrivals import Arrival
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
-from mqbroker.node.cluster.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.cluster.forwarding_terms import (
+    CLOSES_FOR_GOOD,
+    NOT_FOUND,
+    NUMBERED,
+    QUEUE,
+    ROUTE,
+    SOURCE,
+    STORE_AND_FORWARD,
+    makes_queues,
+    queue_wanted,
+)
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
@@ -149,11 +163,30 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     if len(key.encode()) > SOURCE_BYTES_MAX:
         why = f"mq:source and the name of its link have at most {SOURCE_BYTES_MAX} bytes together"
         raise Refused("amqp:invalid-field", why)
+    answer = answer_to(target)
+    if QUEUE in said:
+        _make_queue(peer.broker.store, queue_wanted(said[QUEUE], target.address), names)
+        answer = makes_queues(answer)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
-    return MadeEnd(end, answer_to(target))
+    return MadeEnd(end, answer)
+
+
+def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) -> None:
+    """A queue of another node drains to its namesake here, which is made where it is not there. Raises Refused."""
+    if kind is None or names != (cluster_name_of(kind.name, store.node_id),):
+        raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
+    found = store.queues.get(kind.name)
+    if found is None:
+        store.create_queue(kind, BROKER)
+    elif found.kind.is_draining:
+        why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
+        raise Refused("amqp:precondition-failed", why)
+    elif (found.kind.address, found.kind.routing, found.kind.is_durable) != (kind.address, ANYCAST, True):
+        why = f"queue {kind.name!r} is here, and is no durable anycast queue of address {kind.address!r}"
+        raise Refused("amqp:precondition-failed", why)
 
 
 def _names(value: Any) -> tuple[str, ...]:

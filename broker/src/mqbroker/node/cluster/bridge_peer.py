@@ -146,7 +146,7 @@ class BridgePeer(Peer):
         event.link.refuse(event.attach, "amqp:not-allowed", "on a bridge, the one that dialled asks for links")
 
     def _attached(self, event: Attached) -> None:
-        event.link.end.answered(self, event.link)
+        event.link.end.answered(self, event.link, event.attach)
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.

@@ -115,7 +115,8 @@ class ClusterConnection:
             group.table.listeners.append(self._discovered)
         remotes, name = self.broker.store.remotes, self.options.name
         queues = [each for each in remotes.queues.values() if each.kind.connection == name]
-        for queue in queues:
+        drained = [each for each in remotes.drains.queues.values() if each.kind.connection == name]
+        for queue in (*queues, *drained):
             self._node_lost(queue.kind.forwards_to)  # until its link stands
         self._abandoned.start(queues)
         self._set_due()
@@ -276,7 +277,7 @@ class ClusterConnection:
         """
         bridge, grouping = self.bridges.get(node_id), self.broker.grouping
         owns_groups = grouping is not None and grouping.is_owner(node_id)
-        is_owed = node_id in self.tables or self.broker.store.remotes.queues_of(node_id, self.options.name)
+        is_owed = node_id in self.tables or self._queues_for(node_id)
         if bridge is None and not owns_groups and not is_owed:
             return None
         if bridge is None:
@@ -297,7 +298,15 @@ class ClusterConnection:
         table = self.tables.pop(node_id, None)
         if table is not None:
             table.clear()
-        return self._abandoned.begin(node_id, action)
+        count = 0
+        for queue in self.broker.store.remotes.drains.queues_to(node_id, self.options.name):
+            count += queue.message_count
+            self.broker.store.remotes.drains.end(queue)  # and is served here again
+        return count + self._abandoned.begin(node_id, action)
+
+    def _queues_for(self, node_id: str) -> list[Queue]:
+        remotes = self.broker.store.remotes
+        return remotes.queues_of(node_id, self.options.name) + remotes.drains.queues_to(node_id, self.options.name)
 
     def ended(self, bridge: Bridge) -> None:
         """A bridge is over and not dialled again; it leaves the probes, and its node has none."""
@@ -379,7 +388,14 @@ class ClusterConnection:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def serve(self, queue: Queue) -> None:
-        """A store-and-forward queue of this connection is new."""
+        """A queue of this connection goes to another node from now on."""
         bridge = self.bridges.get(queue.kind.forwards_to)
         if bridge is not None and bridge.peer is not None:
             bridge.peer.forwards.attach(queue)
+
+    def call_off(self, queue: Queue, *, is_forced: bool) -> None:
+        """A drain over this connection is to end."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        self.broker.store.remotes.drains.call_off(queue, is_forced=is_forced)
+        if bridge is not None and bridge.peer is not None:
+            bridge.peer.forwards.called_off(queue, is_forced=is_forced)

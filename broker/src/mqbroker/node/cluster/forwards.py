@@ -23,8 +23,9 @@ from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
+from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, attach_for, has_made
 from mqbroker.node.values.open_transaction import segment_of
-from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected, Source, Target
+from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
 
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.cluster.bridge_peer import BridgePeer
 
-STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
-SOURCE: Final = Symbol("mq:source")
-ROUTE: Final = Symbol("mq:route")
-NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
-CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
-NOT_FOUND: Final = "amqp:not-found"
 HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
 
@@ -62,6 +57,8 @@ class ForwardConsumer(LinkConsumer):
         self._next_id = 0  # that the other node expects
         self._mark = NONE  # of which it expects it
         self._unanswered_bytes = 0
+        if queue.kind.drain_ends:
+            self.keep_to_old()
 
     def capacity(self) -> int:
         """Messages that may go now."""
@@ -99,6 +96,11 @@ class ForwardConsumer(LinkConsumer):
                 return 0  # a rival has something from before it
             segment = segment.part(segment.start, turn)
         segment = segment.part(segment.start, self._fitting_window(segment))
+        if segment.n > 0 and queue.kind.drain_ends:
+            awaited = self.handed_over.awaited_count(segment.first_id, segment.n)
+            if not awaited:
+                self._send_again(queue, segment)
+            segment = segment.part(segment.start, awaited)
         if segment.n <= 0:
             return 0
         if not self._numbers:
@@ -108,6 +110,14 @@ class ForwardConsumer(LinkConsumer):
             self._send_again(queue, segment)
             return 0
         return self._send(queue, segment if known == segment.n else segment.part(segment.start, known))
+
+    def keep_to_old(self) -> None:
+        """The drain is to end: what the other node may have goes, wherever it lies, and nothing else."""
+        LOOK.has_touched = True
+        for segment in self.queue.backlog if self.handed_over.is_anything_old else ():
+            if count := self.handed_over.awaited_count(segment.first_id, segment.n):
+                self._again.add(segment.first_id, segment.first_id + count)
+        self.peer.broker.store.dirty[self.queue] = None
 
     def _send(self, queue: Queue, segment: Segment) -> int:
         if self._is_too_large(segment):
@@ -196,12 +206,14 @@ class ForwardConsumer(LinkConsumer):
 
     def _is_too_large(self, segment: Segment) -> bool:
         """Whether the other node takes no message of this size, now or ever."""
-        size_max = self.link.max_message_size
-        return bool(size_max) and segment.run.message_bytes(segment.start) > size_max
+        return 0 < self.link.max_message_size < segment.run.message_bytes(segment.start)
 
     def _give_up(self, queue: Queue, segment: Segment) -> int:
         store, size_max = self.peer.broker.store, self.link.max_message_size
         why = f"node {queue.kind.forwards_to} takes messages of at most {size_max} bytes: its max-message-size-bytes"
+        if queue.kind.is_draining:
+            self.forwards.stuck(queue, why)
+            return 0  # it is no dead letter here, and whoever drains has to see to it
         store.dead_letters.reject(queue, segment.part(segment.start, 1), why)
         return 1
 
@@ -209,9 +221,9 @@ class ForwardConsumer(LinkConsumer):
     def _size_bytes(segment: Segment, count: int) -> int:
         return segment.run.size_bytes(segment.start, count) if count else 0
 
-    def answered(self, peer: Peer, link: SenderLink) -> None:
+    def answered(self, peer: Peer, link: SenderLink, answer: Attach) -> None:
         """The other node has answered the attach."""
-        self.forwards.attached(self)
+        self.forwards.attached(self, answer)
 
     def ended(self, error: Error | None) -> None:
         """The link is over, and what was on it is back in its queue."""
@@ -235,9 +247,7 @@ def _first_rank(queue: Queue) -> int:
     LOOK.has_touched = True
     if queue.waiting:
         ranks.append(queue.waiting[0].rank)
-    if not ranks:
-        return 0 if queue.paged_count else -1
-    return min(ranks)
+    return min(ranks, default=0 if queue.paged_count else -1)
 
 
 class Forwards:
@@ -260,7 +270,8 @@ class Forwards:
         return sum(queue.message_count for queue in self._queues())
 
     def _queues(self) -> list[Queue]:
-        return self.broker.store.remotes.queues_of(self.bridge.node_id, self.bridge.of.options.name)
+        remotes, whose = self.broker.store.remotes, (self.bridge.node_id, self.bridge.of.options.name)
+        return remotes.queues_of(*whose) + remotes.drains.queues_to(*whose)
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
@@ -276,14 +287,7 @@ class Forwards:
             return
         kind, own, options = queue.kind, peer.broker.node_id, peer.bridge.of.options
         try:
-            link = session.attach_sender(
-                Attach(
-                    name=kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
-                    target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
-                    properties={SOURCE: own, ROUTE: list(kind.route), NUMBERED: options.use_duplicate_detection,
-                                CLOSES_FOR_GOOD: True},
-                )
-            )  # fmt: skip
+            link = session.attach_sender(attach_for(kind, own, is_numbered=options.use_duplicate_detection))
         except PeerFault as fault:
             peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
             return
@@ -294,8 +298,12 @@ class Forwards:
         self._look(queue)
         peer.touch()
 
-    def attached(self, consumer: ForwardConsumer) -> None:
+    def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
         """The other node answered. A refusal follows as a detach."""
+        if consumer.queue.kind.is_draining and answer.target is not None:
+            self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
+            if not has_made(answer):
+                self.peer.detach(consumer.link, is_closed=False)
         if consumer.is_arriving and consumer.link.is_attached:
             # Nothing leaves before it is on disk how far ids go (core/cluster/forwarding.py).
             self.broker.store.decisions.wait_for_earlier(self._join, consumer)
@@ -306,6 +314,7 @@ class Forwards:
             consumer.is_arriving = False
             consumer.queue.arriving_count -= 1
             self.broker.store.join(consumer.queue, consumer)
+            self._look_at_drain(consumer)
 
     def detached(self, consumer: ForwardConsumer, error: Error | None) -> None:
         """Its link is gone, and what was on it is back in its queue."""
@@ -315,11 +324,14 @@ class Forwards:
         LOOK.has_touched = True
         if self.consumers.pop(queue, None) is not None:
             self._look(queue)
+        broker.store.remotes.drains.look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
-        if condition == NOT_FOUND and not broker.store.remotes.is_owed_beyond(queue):
+        if condition and queue.kind.is_draining:
+            self.stuck(queue, f"{condition}: {description}")
+        elif condition == NOT_FOUND and not broker.store.remotes.is_owed_beyond(queue):
             self._route_again(queue, consumer.link)
         elif condition:
             broker.notice(
@@ -359,7 +371,7 @@ class Forwards:
             if taken.token is None:
                 continue
             queue, segment = segment_of(taken)
-            if self.broker.store.remotes.is_owed_beyond(queue):
+            if queue.kind.is_draining or self.broker.store.remotes.is_owed_beyond(queue):
                 self._hold(queue, segment)
             else:
                 self.broker.store.remotes.reroute(queue, segment)
@@ -398,6 +410,7 @@ class Forwards:
         LOOK.has_touched = True
         self.broker.store.dirty[consumer.queue] = None
         self.tidy(consumer)
+        self.broker.store.remotes.drains.look(consumer.queue)
 
     def tidy(self, consumer: ForwardConsumer) -> None:
         """A queue that is empty, and whose bindings are gone, needs no link, and nobody needs the queue.
@@ -405,6 +418,9 @@ class Forwards:
         The other node forgets what came from it when the link is closed, so nothing may be sent again by then.
         """
         queue, remotes = consumer.queue, self.broker.store.remotes
+        if queue.kind.is_draining:
+            self._look_at_drain(consumer)
+            return
         is_known = all(name in remotes.by_name for name in queue.kind.route)
         if queue.message_count or (is_known and not consumer.is_refused) or self.consumers.get(queue) is not consumer:
             return
@@ -416,6 +432,35 @@ class Forwards:
         else:
             self.leave(consumer)
         remotes.tidy([queue])
+
+    def _look_at_drain(self, consumer: ForwardConsumer) -> None:
+        """A drain that was called off ends when all that went out is answered, and that is on disk."""
+        queue, handed_over = consumer.queue, consumer.handed_over
+        if not queue.kind.drain_ends or self.consumers.get(queue) is not consumer:
+            return
+        if handed_over.ids.count and not queue.message_count:
+            self.wait_for_disk(consumer, list(handed_over.ids))
+        elif handed_over.answered.count:
+            self.wait_for_disk(consumer, handed_over.take_answered())
+        elif self.broker.store.remotes.drains.is_answered(queue):
+            self.peer.detach(consumer.link)  # for good: the other node forgets what came
+
+    def called_off(self, queue: Queue, *, is_forced: bool) -> None:
+        """A drain is to end; `is_forced`: whatever is without an answer."""
+        consumer = self.consumers.get(queue)
+        if consumer is not None and is_forced:
+            self.peer.detach(consumer.link, is_closed=False)
+        elif consumer is not None:
+            consumer.keep_to_old()
+            self.tidy(consumer)
+
+    def stuck(self, queue: Queue, why: str) -> None:
+        """What keeps a queue from draining, empty: nothing."""
+        if why:
+            self.bridge.again_soon()
+        if self.broker.store.remotes.drains.stuck(queue, why) and why:
+            self.broker.notice(Level.WARNING, "drain-stuck", queue=queue.kind.name, node_id=self.bridge.node_id,
+                               why=why[:200])  # fmt: skip
 
     def leave(self, consumer: ForwardConsumer) -> None:
         """The consumer serves its queue no more."""
@@ -445,7 +490,8 @@ class Forwards:
     def _look(self, changed: Queue) -> None:
         """Which queues have to take turns: only those of one address may."""
         address = self.broker.store.addresses.get(changed.kind.address)
-        served = [queue for queue in address.forwarding if queue in self.consumers] if address is not None else []
+        of_address = [] if address is None else [*address.forwarding, *address.anycast]
+        served = [queue for queue in of_address if queue in self.consumers]
         for queue in served:
             route = set(queue.kind.route)
             self.consumers[queue].competing = [

@@ -118,7 +118,7 @@ class NoticeFeed(ReceivingEnd):
     def __init__(self, heard: Callable[[notices.ClusterNotice], None]) -> None:
         self._heard = heard
 
-    def answered(self, peer: Peer, link: ReceiverLink) -> None:
+    def answered(self, peer: Peer, link: ReceiverLink, answer: Attach) -> None:
         """The other node has answered the attach. A refusal follows as a detach."""
         if link.is_attached:
             LOOK.has_touched = True

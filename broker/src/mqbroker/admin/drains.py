@@ -1,0 +1,112 @@
+"""Queues that drain to another node: begun, shown, called off (docs/adr/0025-drain.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mqbroker.admin.arguments import queue_named
+from mqbroker.base.errors import Refused
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.broker import eviction
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.cluster.cluster_connection import ClusterConnection
+from mqbroker.node.values.bridge_states import BridgeState
+from mqbroker.node.values.inputs import AdminRequest
+
+NS_PER_S: Final = 1_000_000_000
+REFUSED: Final = "amqp:precondition-failed"
+
+
+def begin(broker: Broker, request: AdminRequest) -> None:
+    """`drain-queue`: what is in it, and what comes, goes to the queue of its name at a node, named or by its id."""
+    queue = queue_named(broker, request, "queue")
+    connection, node_id = _linked(broker, request)
+    broker.turns.part_consumers(queue)
+    _evict(broker, queue, node_id)
+    # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
+    broker.store.decisions.wait_for_earlier(_begin_now, broker, request, queue, connection.options.name, node_id)
+
+
+def _evict(broker: Broker, queue: Queue, node_id: str) -> None:
+    if not queue.kind.is_internal and not queue.kind.is_draining:
+        eviction.evict(broker, queue, f"queue {queue.kind.name!r} drains to node {node_id}", eviction.LOCKED)
+
+
+def _begin_now(broker: Broker, request: AdminRequest, queue: Queue, connection: str, node_id: str) -> None:
+    if queue.is_deleted:
+        broker.reply_error(request.id, "amqp:not-found", f"queue {queue.kind.name!r} was deleted meanwhile")
+        return
+    _evict(broker, queue, node_id)
+    try:
+        broker.store.remotes.begin_drain(queue, connection, node_id)
+    except Refused as refused:
+        broker.reply_error(request.id, refused.condition, refused.description)
+        return
+    broker.store.decisions.wait(broker.reply, request.id, _row(broker, queue))
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`drain-show`: those of this node, or that of one queue; rate is messages in a second."""
+    wanted: str = request.arguments["queue"]
+    queues = sorted(broker.store.remotes.drains.queues.values(), key=lambda each: each.kind.name)
+    rows = [_row(broker, each) for each in queues if wanted in ("", each.kind.name)]
+    broker.reply(request.id, {"drains": rows})
+
+
+def cancel(broker: Broker, request: AdminRequest) -> None:
+    """`drain-cancel`: it is served here again once the other node has answered for what it may have; `force`: at once,
+    and that may come twice."""
+    queue = queue_named(broker, request, "queue")
+    if not queue.kind.is_draining:
+        raise Refused(REFUSED, f"drain-cancel: queue {queue.kind.name!r} does not drain")
+    row, before = _row(broker, queue), queue.kind
+    is_forced: bool = request.arguments["force"]
+    connection = broker.cluster.connections.get(queue.kind.connection)
+    if connection is not None:
+        connection.call_off(queue, is_forced=is_forced)
+    else:
+        broker.store.remotes.drains.call_off(queue, is_forced=is_forced)
+    row |= {"state": _state(queue)}
+    decisions = broker.store.decisions
+    answer = decisions.wait_for_earlier if queue.kind is before else decisions.wait  # it was called off already
+    answer(broker.reply, request.id, row)
+
+
+def _linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, str]:
+    """The node that is meant, by its id or its name, and a cluster connection with a link to it. Raises Refused."""
+    wanted: str = request.arguments["node"]
+    found = [
+        (connection, member.node_id)
+        for connection in broker.cluster.connections.values()
+        for member in connection.topology.others
+        if wanted in (member.node_id, member.name)
+    ]
+    if not found:
+        raise Refused("amqp:not-found", f"{request.operation}: no other node of the cluster is known as {wanted!r}")
+    if len({node_id for _, node_id in found}) > 1:
+        raise Refused(REFUSED, f"{request.operation}: several nodes are called {wanted!r}; say the id of one")
+    for connection, node_id in found:
+        bridge = connection.bridges.get(node_id)
+        if bridge is not None and bridge.state is BridgeState.UP:
+            return connection, node_id
+    raise Refused(REFUSED, f"{request.operation}: no link to node {wanted} stands")
+
+
+def _row(broker: Broker, queue: Queue) -> dict[str, Any]:
+    progress, kind = broker.store.remotes.drains.progress[queue.kind.name], queue.kind
+    moved = max(queue.acknowledged_total - progress.moved_before, 0)
+    elapsed_ns = max(broker.at.monotonic_ns - progress.since_ns, 1)
+    return {
+        "queue": kind.name, "node_id": kind.forwards_to, "connection": kind.connection, "state": _state(queue),
+        "left": queue.message_count, "unanswered": queue.delivering_count, "scheduled": queue.scheduled_count,
+        "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1), "why": progress.why or None,
+    }  # fmt: skip
+
+
+def _state(queue: Queue) -> str:
+    kind = queue.kind
+    if not kind.is_draining:
+        return "serves"
+    if kind.drain_ends:
+        return "ends"
+    return "drains" if queue.message_count else "is drained"

@@ -1,0 +1,161 @@
+"""Queues that drain: their messages go to their namesakes at other nodes, as from store-and-forward queues.
+
+Such a queue is what it was, with attributes that say where its messages go and under which name the other node knows
+what came of it; the journal keeps them. Its one consumer is a link of a bridge. Invariant: it is served here again only
+when no other node may have a message of it, or somebody said that this does not matter. Source: docs/adr/0025-drain.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.kinds import check_is_public
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.queue.kinds import QueueKind
+    from mqbroker.core.queue.queue import Queue
+
+IN_USE: Final = "amqp:precondition-failed"
+
+
+class DrainProgress:
+    """Of one queue. `moved_before`: what had left it when it began, or the process did, which was at `since_ns`."""
+
+    __slots__ = ("moved_before", "since_ns", "why")
+
+    def __init__(self, queue: Queue, since_ns: int) -> None:
+        self.moved_before: Final = queue.acknowledged_total
+        self.since_ns: Final = since_ns
+        self.why = ""  # it does not go on, as far as is known
+
+
+class Drains:
+    """Of one node. `queues` by their names."""
+
+    def __init__(self, store: AddressStore) -> None:
+        self._store = store
+        self.queues: dict[str, Queue] = {}
+        self.progress: dict[str, DrainProgress] = {}
+
+    def queues_to(self, target: str, connection: str) -> list[Queue]:
+        """Those that drain to a node over a cluster connection."""
+        kinds = ((queue, queue.kind) for queue in self.queues.values())
+        return [queue for queue, kind in kinds if (kind.forwards_to, kind.connection) == (target, connection)]
+
+    def number_max(self, connection: str, target: str) -> int:
+        """The highest number in the names of links that they have to this node; 0 where there are none."""
+        numbers = (int(queue.kind.drains_as.rpartition(".")[2]) for queue in self.queues_to(target, connection))
+        return max(numbers, default=0)
+
+    # -- begin ---------------------------------------------------------------------------------------------------------
+
+    def check(self, queue: Queue) -> None:
+        """Whether it can drain. Raises Refused."""
+        kind = queue.kind
+        check_is_public(kind)
+        if kind.is_draining:
+            raise Refused(IN_USE, f"queue {kind.name!r} drains to node {kind.forwards_to} already")
+        if what := _hindrance(kind):
+            raise Refused("amqp:not-implemented", f"queue {kind.name!r} {what}: such queues do not drain yet")
+        if queue.consumers or queue.arriving_count:
+            raise Refused(IN_USE, f"queue {kind.name!r} is in use")
+
+    def begin(self, queue: Queue, connection: str, target: str, link: str) -> None:
+        """Its messages go to its namesake there from now on."""
+        route = (cluster_name_of(queue.kind.name, target),)
+        LOOK.has_touched = True
+        self._declare(
+            queue, replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link)
+        )
+        self.added(queue)
+        self._store.changed(queue)
+
+    def added(self, queue: Queue) -> None:
+        """A queue drains: that has begun, or recovery found it so."""
+        LOOK.has_touched = True
+        queue.handed_over = HandedOver()
+        queue.redistributor = None
+        self.queues[queue.kind.name] = queue
+        self.progress[queue.kind.name] = DrainProgress(queue, self._store.at.monotonic_ns)
+
+    def _declare(self, queue: Queue, kind: QueueKind) -> None:
+        LOOK.has_touched = True
+        queue.kind = kind
+        self._store.journal.declare(queue.journal_id, kind.encoded())
+
+    def stuck(self, queue: Queue, why: str) -> bool:
+        """It does not go on for this reason, empty: as far as is known it does; whether that is new."""
+        progress = self.progress.get(queue.kind.name)
+        if progress is None or progress.why == why:
+            return False
+        LOOK.has_touched = True
+        progress.why = why
+        return True
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def call_off(self, queue: Queue, *, is_forced: bool = False) -> None:
+        """Nothing more goes out but what the other node may have; it ends once that is answered. `is_forced`: or
+        without, and that may come twice."""
+        LOOK.has_touched = True
+        if not queue.kind.drain_ends:
+            self._declare(queue, replace(queue.kind, drain_ends=True))
+        if is_forced:
+            queue.handed_over = HandedOver()
+        self.look(queue)
+
+    def look(self, queue: Queue) -> None:
+        """A drain ends that was called off, if it can by now."""
+        is_served = queue.consumers or queue.arriving_count
+        if queue.kind.drain_ends and not queue.is_deleted and not is_served and self.is_answered(queue):
+            self.end(queue)
+
+    def is_answered(self, queue: Queue) -> bool:
+        """Whether no other node has a message of it without an answer that is on disk here."""
+        handed_over = queue.handed_over
+        assert handed_over is not None
+        if handed_over.ids.count:
+            return False
+        if not handed_over.is_anything_old:
+            return True
+        if queue.paged_count or queue.delivering_count:
+            return False  # nobody looks where these are
+        return all(handed_over.free_count(each.first_id, each.n) == each.n for each in queue.segments())
+
+    def end(self, queue: Queue) -> None:
+        """It is served here again, and nobody serves the other node of it; what that has may come twice."""
+        LOOK.has_touched = True
+        self.gone(queue)
+        queue.handed_over = None
+        self._declare(
+            queue, replace(queue.kind, connection="", forwards_to="", route=(), drains_as="", drain_ends=False)
+        )
+        queue.look_for_expired()
+        self._store.changed(queue)
+
+    def gone(self, queue: Queue) -> None:
+        """It drains no more, or was deleted."""
+        LOOK.has_touched = True
+        self.queues.pop(queue.kind.name, None)
+        self.progress.pop(queue.kind.name, None)
+
+
+def _hindrance(kind: QueueKind) -> str:
+    """What it is that does not drain; empty where it does."""
+    hindrances = (
+        (kind.routing != ANYCAST, f"is {kind.routing}"),
+        (not kind.is_durable, "is not durable"),
+        (kind.last_value, "keeps last values"),
+        (kind.ring_size >= 0, "is a ring"),
+        (kind.non_destructive, "is non-destructive"),
+        (kind.purge_on_no_consumers, "is purged without consumers"),
+        (bool(kind.container), "is a subscription"),
+    )
+    return next((what for is_so, what in hindrances if is_so), "")

@@ -1,0 +1,65 @@
+"""What is said on the attach of a link over which a queue's messages go to another node, by either of the two.
+
+Source: docs/adr/0012-cluster-connections.md, docs/adr/0025-drain.md.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
+from mqbroker.journal.records import as_json
+from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.types import Symbol
+
+STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
+SOURCE: Final = Symbol("mq:source")
+ROUTE: Final = Symbol("mq:route")
+NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
+CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
+QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the other node makes one where it has none,
+MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
+NOT_FOUND: Final = "amqp:not-found"
+OLDER: Final = "the other node is of a release that does not know what drains there: upgrade it first"
+ATTRIBUTES_SIZE_MAX: Final = 64 << 10
+OF_HERE: Final = (*DRAIN, "maker", "configured")  # what a queue is not at the other node
+
+
+def attach_for(kind: QueueKind, node_id: str, *, is_numbered: bool) -> Attach:
+    """What a node says that has such a queue."""
+    said: dict[Symbol, Any] = {SOURCE: node_id, ROUTE: list(kind.route), NUMBERED: is_numbered, CLOSES_FOR_GOOD: True}
+    if kind.is_draining:
+        said[QUEUE] = as_json({name: value for name, value in kind.attributes().items() if name not in OF_HERE})
+    return Attach(
+        name=kind.drains_as or kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
+        target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
+        properties=said,
+    )  # fmt: skip
+
+
+def queue_wanted(said: Any, address: str) -> QueueKind | None:
+    """The way back, None where it cannot be one of this address that clients share."""
+    if not isinstance(said, str) or len(said) > ATTRIBUTES_SIZE_MAX:
+        return None
+    try:
+        attributes = json.loads(said)
+        if not isinstance(attributes, dict) or set(attributes) & set(OF_HERE):
+            return None
+        check_attributes(attributes)
+    except (ValueError, RecursionError):
+        return None
+    kind = QueueKind.of(attributes)
+    return kind if kind.address == address and kind.routing == "anycast" and kind.is_durable else None
+
+
+def makes_queues(answer: Target) -> Target:
+    """The answer of a node that has the queue, or has made it."""
+    capabilities = (*(answer.capabilities or ()), MAKES_QUEUES)
+    return Target(address=answer.address, durable=answer.durable, expiry_policy=answer.expiry_policy,
+                  timeout=answer.timeout, capabilities=capabilities)  # fmt: skip
+
+
+def has_made(answer: Attach) -> bool:
+    """Whether an answer is that of such a node."""
+    return isinstance(answer.target, Target) and MAKES_QUEUES in (answer.target.capabilities or ())

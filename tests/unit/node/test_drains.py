@@ -1,0 +1,381 @@
+"""A queue drains to its namesake at another node: nothing is lost, nothing comes twice, and order stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.amqp import events as told
+from mqbroker.wire.performatives import Modified
+from mqbroker.wire.sections import Header, Properties
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import BIG, Consumer, Producer, content, header_of
+
+LIMITS: dict[str, Any] = {"limits": {"link_credit": 100_000}}
+
+
+def pair(**changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """Two nodes that know each other; consumers do not draw messages over."""
+    cluster = ClusterStage()
+    said = {"options": LIMITS, "message_load_balancing": "OFF", **changes}
+    a, b = cluster.node("a", ["b"], **said), cluster.node("b", ["a"], **said)
+    cluster.run()
+    cluster.wait(600)
+    return cluster, a, b
+
+
+def filled(a: ClusterNode, count: int, cluster: ClusterStage, **said: Any) -> Producer:
+    producer = Producer(a)
+    for number in range(count):
+        producer.send(b"%05d" % number, **said)
+    cluster.run()
+    assert len(producer.outcomes) == count
+    return producer
+
+
+def drain(a: ClusterNode, cluster: ClusterStage, to: str = "b") -> Any:
+    request = a.ask("drain-queue", queue="orders", node=to)
+    cluster.run()
+    reply = a.replies[request]
+    return reply.error if reply.error is not None else reply.result
+
+
+def count_at(node: ClusterNode) -> int:
+    queue = node.broker.store.queues.get("orders")
+    return 0 if queue is None else queue.message_count
+
+
+def row_of(a: ClusterNode) -> Any:
+    (row,) = a.admin("drain-show")["drains"]
+    return row
+
+
+def bodies(count: int, first: int = 0) -> list[bytes]:
+    return [b"%05d" % number for number in range(first, first + count)]
+
+
+def read_at(node: ClusterNode, cluster: ClusterStage, credit: int = 5_000) -> Consumer:
+    consumer = Consumer(node, "reader", credit=credit)
+    cluster.run()
+    return consumer
+
+
+def test_all_go_in_order_to_a_queue_that_is_made_there_and_stays_after_a_restart() -> None:
+    cluster, a, b = pair()
+    filled(a, 300, cluster)
+    row = drain(a, cluster)
+    assert (row["state"], row["left"], row["node_id"]) == ("drains", 300, node_id_of("b"))
+    assert (count_at(a), count_at(b)) == (0, 300)
+    row = row_of(a)
+    assert (row["state"], row["moved"], row["left"], row["why"]) == ("is drained", 300, 0, None)
+    runs = {id(segment.run): segment.run.count for segment in b.broker.store.queues["orders"].backlog}
+    assert min(runs.values()) >= 100, "runs stay runs on the link"
+    b.crash()
+    b.start()
+    cluster.wait(3_000)
+    assert read_at(b, cluster).bodies == bodies(300)
+
+
+def test_it_goes_behind_what_the_target_has_and_with_what_comes_later() -> None:
+    cluster, a, b = pair()
+    there = Producer(b)
+    there.publish(b"there")
+    producer = filled(a, 10, cluster)
+    drain(a, cluster)
+    producer.publish(b"00010")
+    cluster.run()
+    assert count_at(a) == 0
+    assert read_at(b, cluster).bodies == [b"there", *bodies(11)]
+    assert len(producer.outcomes) == 11
+
+
+def test_the_queue_there_has_the_attributes_of_this_one_and_pauses_too() -> None:
+    cluster, a, b = pair()
+    a.admin("queue-create", name="orders", max_consumers=3, group_first_key="first", paused=True)
+    filled(a, 5, cluster)
+    drain(a, cluster)
+    made = b.broker.store.queues["orders"]
+    assert (made.kind.max_consumers, made.kind.group_first_key, made.is_paused) == (3, "first", True)
+    assert not made.kind.is_draining
+    assert (count_at(a), count_at(b)) == (0, 5)
+
+
+def test_unsettled_deliveries_return_first_in_their_place_and_consumers_are_told() -> None:
+    cluster, a, b = pair()
+    filled(a, 6, cluster)
+    consumer = Consumer(a, credit=3)
+    cluster.run()
+    consumer.settle(1)
+    drain(a, cluster)
+    (gone,) = [event for event in consumer.talker.events if isinstance(event, told.Detached)]
+    assert gone.error is not None
+    assert str(gone.error.condition) == "amqp:resource-locked"
+    late = Consumer(a, "late")
+    (gone,) = [event for event in late.talker.events if isinstance(event, told.Detached)]
+    assert gone.error is not None
+    assert str(gone.error.condition) == "amqp:resource-locked"
+    reader = read_at(b, cluster)
+    assert reader.bodies == [b"00000", *bodies(4, 2)]
+    assert [header_of(event).delivery_count for event in reader.incoming] == [1] * 2 + [0] * (len(reader.incoming) - 2)
+
+
+def test_what_a_message_says_goes_with_it() -> None:
+    cluster, a, b = pair()
+    producer = Producer(a)
+    producer.publish(b"low", header=Header(durable=True, priority=1))
+    producer.publish(b"high", header=Header(durable=True, priority=9))
+    producer.publish(b"brief", header=Header(durable=True, ttl=60_000))
+    producer.publish(b"grouped", properties=Properties(group_id="g"))
+    producer.publish(content(1), header=Header(durable=True))
+    cluster.run()
+    drain(a, cluster)
+    assert (count_at(a), count_at(b)) == (0, 5)
+    reader = read_at(b, cluster)
+    assert reader.bodies[0] == b"high"
+    assert sorted(map(len, reader.bodies)) == sorted([3, 4, 5, 7, BIG])
+    assert len(reader.bodies) == 5
+    expiring = [header_of(event).ttl for event in reader.incoming if header_of(event).ttl]
+    assert len(expiring) == 1
+    assert 0 < expiring[0] <= 60_000
+
+
+def test_counts_of_deliveries_go_with_messages() -> None:
+    cluster, a, b = pair()
+    filled(a, 1, cluster)
+    consumer = Consumer(a, credit=1)
+    consumer.settle(0, Modified(delivery_failed=True))
+    consumer.link.detach()
+    cluster.run()
+    drain(a, cluster)
+    reader = read_at(b, cluster)
+    assert header_of(reader.incoming[0]).delivery_count == 1
+
+
+@pytest.mark.parametrize("is_target", [False, True])
+def test_a_crash_while_much_is_unanswered_loses_and_doubles_nothing(is_target: bool) -> None:
+    cluster, a, b = pair(confirmation_window_size=20_000)
+    count = 600
+    filled(a, count, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    went = b.broker.store.arrivals.arrived_total
+    assert 100 < went < count
+    dies = b if is_target else a
+    dies.crash()
+    cluster.run()
+    b.is_disk_held = False
+    dies.start()
+    cluster.wait(3_000)
+    assert (count_at(a), count_at(b)) == (0, count)
+    if not is_target:
+        assert b.broker.store.arrivals.dropped_total == went
+    b.crash()
+    b.start()
+    cluster.wait(3_000)
+    assert count_at(b) == count
+    assert read_at(b, cluster, 100_000).bodies == bodies(count)
+
+
+def test_the_target_has_taken_all_and_the_source_does_not_know() -> None:
+    cluster, a, b = pair()
+    filled(a, 50, cluster)
+    a.is_disk_held = True
+    a.ask("drain-queue", queue="orders", node="b")
+    cluster.run()
+    assert count_at(b) == 0, "nothing leaves before the journal says that it drains"
+    a.is_disk_held = False
+    cluster.silence(b, is_deaf=False)  # its answers are lost
+    cluster.run()
+    cluster.cut_all(a)
+    cluster.wait(3_000)
+    a.crash()
+    a.start()
+    cluster.wait(3_000)
+    assert (count_at(a), count_at(b)) == (0, 50)
+    assert read_at(b, cluster).bodies == bodies(50)
+
+
+def test_marks_that_are_forgotten_are_the_same_after_a_restart() -> None:
+    """Messages of starts long before are known at the target by one mark, whichever start sends them."""
+    cluster, a, b = pair()
+    filled(a, 20, cluster)
+    for _ in range(3):
+        a.crash()
+        a.start()
+        cluster.wait(3_000)
+    assert a.broker.store.remotes.marks._firsts[0] > 1
+    b.is_disk_held = True
+    drain(a, cluster)
+    assert b.broker.store.arrivals.arrived_total == 20
+    a.crash()
+    cluster.run()
+    b.is_disk_held = False
+    a.start()
+    cluster.wait(3_000)
+    assert b.broker.store.arrivals.dropped_total == 20
+    assert (count_at(a), count_at(b)) == (0, 20)
+
+
+def test_called_off_before_anything_went_it_is_served_here() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    a.admin("drain-cancel", queue="orders")
+    cluster.let_through("a", "b")
+    cluster.run()
+    assert a.admin("drain-show")["drains"] == []
+    assert (count_at(a), count_at(b)) == (5, 0)
+    assert read_at(a, cluster).bodies == bodies(5)
+
+
+def test_called_off_it_waits_for_what_is_unanswered() -> None:
+    cluster, a, b = pair(confirmation_window_size=200)
+    filled(a, 200, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    went = b.broker.store.arrivals.arrived_total
+    assert 0 < went < 200
+    assert a.admin("drain-cancel", queue="orders")["state"] == "ends"
+    late = Consumer(a, "late")
+    assert late.incoming == []
+    b.is_disk_held = False
+    cluster.run()
+    cluster.wait(100)
+    assert a.admin("drain-show")["drains"] == []
+    assert (count_at(a), count_at(b)) == (200 - went, went)
+    assert read_at(a, cluster).bodies == bodies(200 - went, went)
+    assert not b.broker.store.arrivals._keys, "the target has nothing to remember"
+    a.crash()
+    a.start()
+    cluster.wait(3_000)
+    assert not a.broker.store.queues["orders"].kind.is_draining
+
+
+def test_called_off_over_a_lost_link_it_ends_when_the_target_has_answered() -> None:
+    cluster, a, b = pair(confirmation_window_size=200)
+    filled(a, 200, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    went = b.broker.store.arrivals.arrived_total
+    b.crash()
+    cluster.run()
+    assert a.admin("drain-cancel", queue="orders")["state"] == "ends"
+    assert a.admin("drain-cancel", queue="orders")["state"] == "ends", "said twice"
+    assert row_of(a)["state"] == "ends"
+    b.is_disk_held = False
+    b.start()
+    cluster.wait(3_000)
+    assert a.admin("drain-show")["drains"] == []
+    assert (count_at(a), count_at(b)) == (200 - went, went)
+
+
+def test_called_off_by_force_it_is_served_at_once() -> None:
+    cluster, a, b = pair(confirmation_window_size=200)
+    filled(a, 200, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    a.admin("drain-cancel", queue="orders", force=True)
+    cluster.run()
+    assert a.admin("drain-show")["drains"] == []
+    assert read_at(a, cluster).bodies == bodies(200)
+
+
+def test_what_is_new_stays_where_a_drain_was_called_off_after_a_restart() -> None:
+    cluster, a, b = pair()
+    filled(a, 20, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    b.crash()
+    a.crash()
+    a.start()
+    producer = Producer(a)
+    producer.publish(b"new", header=Header(durable=True, priority=9))
+    a.admin("drain-cancel", queue="orders")
+    b.is_disk_held = False
+    b.start()
+    cluster.wait(4_000)
+    assert a.admin("drain-show")["drains"] == []
+    assert (count_at(a), count_at(b)) == (1, 20)
+
+
+def test_two_nodes_do_not_drain_a_queue_to_each_other() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    filled(b, 5, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    drain(b, cluster, "a")
+    cluster.let_through("a", "b")
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b)) == (5, 5)
+    assert "drains itself" in row_of(a)["why"]
+    b.admin("drain-cancel", queue="orders")
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b)) == (0, 10)
+    assert row_of(a)["why"] is None
+
+
+def test_the_queue_is_deleted_there_meanwhile() -> None:
+    cluster, a, b = pair()
+    producer = filled(a, 5, cluster)
+    drain(a, cluster)
+    b.admin("queue-delete", name="orders")
+    producer.publish(b"00005")
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b)) == (0, 1)
+
+
+def test_a_target_that_may_not_have_the_queue_is_told_of_and_the_messages_stay() -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="orders", address="elsewhere")
+    filled(a, 5, cluster)
+    drain(a, cluster)
+    assert "no durable anycast queue of address 'orders'" in row_of(a)["why"]
+    assert (count_at(a), count_at(b)) == (5, 0)
+
+
+def test_a_node_that_is_given_up_leaves_the_queue_here() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    b.crash()
+    cluster.let_through("a", "b")
+    cluster.run()
+    cluster.wait(100)
+    assert a.admin("cluster-forget", node_id=node_id_of("b"))["messages"] == 5
+    assert a.admin("drain-show")["drains"] == []
+    assert read_at(a, cluster).bodies == bodies(5)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ({"last_value": True}, "keeps last values"),
+        ({"ring_size": 10}, "is a ring"),
+        ({"non_destructive": True}, "is non-destructive"),
+        ({"purge_on_no_consumers": True}, "is purged without consumers"),
+        ({"durable": False}, "is not durable"),
+        ({"routing_type": "multicast"}, "is multicast"),
+    ],
+)
+def test_what_does_not_drain_yet_is_refused_by_name(attributes: dict[str, Any], why: str) -> None:
+    cluster, a, _ = pair()
+    a.admin("queue-create", name="orders", **attributes)
+    assert f"queue 'orders' {why}" in drain(a, cluster)["description"]
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    cluster, a, b = pair()
+    filled(a, 1, cluster)
+    assert "no other node" in drain(a, cluster, "c")["description"]
+    assert "no other node" in drain(a, cluster, "a")["description"]
+    assert "does not drain" in a.admin("drain-cancel", queue="orders")["description"]
+    drain(a, cluster)
+    assert "drains to node" in drain(a, cluster)["description"]
+    assert "which may have some" in a.admin("messages-move", queue="orders", address="x")["description"]
+    b.crash()
+    cluster.run()
+    assert "no link" in a.admin("drain-queue", queue="orders", node="b")["description"]
