@@ -1,0 +1,47 @@
+"""Histories in which queues drain to other nodes. A failing seed prints what replays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from mqbroker.core.cluster.drains import Drains
+from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.queue import Queue
+
+from tests.sim.drained import DrainedClusters
+
+SEEDS = (9, 12, 15, 16)  # much is sent again in these, or called off twice
+BUG_SEEDS = range(40)
+
+
+def _is_answered(self: Drains, queue: Queue) -> bool:
+    """Whoever calls a drain off need not wait."""
+    return True
+
+
+def _handed_over_is_forgotten(self: HandedOver, first: int, count: int) -> int:
+    """What went out is not held against what may go again."""
+    return 0
+
+
+def test_what_drains_comes_once_whatever_is_killed_or_cut() -> None:
+    begun, called_off, again = 0, 0, 0
+    for seed in SEEDS:
+        history = DrainedClusters(seed)
+        verdict = history.run()
+        assert verdict.violations == [], f"DrainedClusters({seed}).run()"
+        begun, called_off, again = begun + history.begun, called_off + history.called_off, again + verdict.again
+    assert min(begun, called_off, again) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("of", "name", "bug"),
+    [(Drains, "is_answered", _is_answered), (HandedOver, "awaited_count", _handed_over_is_forgotten)],
+)
+def test_a_bug_is_found(of: type, name: str, bug: Callable[..., Any]) -> None:
+    with patch.object(of, name, bug):
+        assert any(DrainedClusters(seed).run().violations for seed in BUG_SEEDS)
