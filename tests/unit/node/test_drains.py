@@ -101,6 +101,91 @@ def test_the_queue_there_has_the_attributes_of_this_one_and_pauses_too() -> None
     assert (count_at(a), count_at(b)) == (0, 5)
 
 
+def test_what_is_paged_goes_too_also_where_the_queue_is_paused() -> None:
+    small: dict[str, Any] = {"limits": {"link_credit": 100_000, "global_max_size_bytes": 20_000}}
+    cluster, a, b = pair(options=small)
+    a.admin("queue-create", name="orders", paused=True)
+    producer = Producer(a)
+    for number in range(500):
+        producer.publish(b"%05d" % number)
+    assert a.broker.store.queues["orders"].paged_count
+    drain(a, cluster)
+    cluster.wait(1_000)
+    assert (count_at(a), count_at(b)) == (0, 500)
+    b.admin("queue-resume", name="orders")
+    reader = Consumer(b, "reader", credit=5_000)
+    for _ in range(20):
+        cluster.wait(100)
+        for number in range(len(reader.bodies)):
+            reader.settle(number)
+        if len(reader.bodies) == 500:
+            break
+    assert reader.bodies == bodies(500)
+
+
+def test_what_was_sent_later_and_goes_another_way_does_not_overtake() -> None:
+    cluster, a, b = pair(message_load_balancing="ON_DEMAND")
+    producer = filled(a, 300, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    cluster.let_through("a", "b")
+    reader = Consumer(b, "reader", credit=5_000)
+    cluster.run()
+    for number in range(300, 320):
+        producer.send(b"%05d" % number)
+    cluster.run()
+    assert reader.bodies == bodies(320)
+
+
+def test_ids_are_said_although_the_connection_does_without_them() -> None:
+    cluster, a, b = pair(use_duplicate_detection=False)
+    filled(a, 50, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    assert b.broker.store.arrivals.arrived_total == 50
+    cluster.cut_all(a)
+    cluster.run()
+    b.is_disk_held = False
+    cluster.wait(3_000)
+    assert b.broker.store.arrivals.dropped_total == 50
+    assert (count_at(a), count_at(b)) == (0, 50)
+
+
+def test_what_is_larger_than_the_target_takes_stays_and_is_told() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")
+    low: dict[str, Any] = {"limits": {"link_credit": 100, "max_message_size_bytes": 20_000}}
+    b = cluster.node("b", ["a"], options=low, message_load_balancing="OFF")
+    cluster.run()
+    cluster.wait(600)
+    producer = Producer(a)
+    producer.publish(content(1))
+    cluster.run()
+    drain(a, cluster)
+    assert "takes messages of at most 20000 bytes" in row_of(a)["why"]
+    assert (count_at(a), count_at(b)) == (1, 0)
+    a.admin("drain-cancel", queue="orders")
+    cluster.run()
+    assert a.admin("drain-show")["drains"] == []
+    assert read_at(a, cluster).bodies == [content(1)]
+
+
+def test_who_wants_it_gone_deletes_it_when_it_is_drained() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    assert "store-and-forward" in a.admin("queue-delete", name="orders", force=True)["description"]
+    cluster.let_through("a", "b")
+    cluster.run()
+    assert a.admin("queue-delete", name="orders", force=True)["messages"] == 0
+    assert a.admin("drain-show")["drains"] == []
+    assert count_at(b) == 5
+    a.crash()
+    a.start()
+    assert "orders" not in a.broker.store.queues
+
+
 def test_unsettled_deliveries_return_first_in_their_place_and_consumers_are_told() -> None:
     cluster, a, b = pair()
     filled(a, 6, cluster)

@@ -188,7 +188,8 @@ class Queue:
         """Whether consumers could have more than what is here, or soon can."""
         if self.redistributor is not None and self.redistributor.is_running:
             return self.backlog.count <= low_count or self.redistributor.seen > self.backlog.last_rank
-        served = self.consumers if not self.is_paused else [each for each in self.consumers if each.is_browser]
+        is_held = self.is_paused and not self.kind.is_draining
+        served = self.consumers if not is_held else [each for each in self.consumers if each.is_browser]
         return bool(served) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:

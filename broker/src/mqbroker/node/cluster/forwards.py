@@ -132,8 +132,7 @@ class ForwardConsumer(LinkConsumer):
             self.handed_over.sent(segment.first_id, went)
             if self._again.count:
                 self._again.remove(segment.first_id, segment.first_id + went)
-        for each in self.competing if went else ():
-            self.peer.broker.store.dirty[each] = None
+        self.peer.broker.store.dirty.update(dict.fromkeys(self.competing if went else ()))
         return went
 
     def _say_number(self, number: int) -> None:
@@ -195,7 +194,7 @@ class ForwardConsumer(LinkConsumer):
 
     @property
     def _numbers(self) -> bool:
-        return self._options.use_duplicate_detection
+        return self._options.use_duplicate_detection or self.queue.kind.is_draining
 
     def _fitting_window(self, segment: Segment) -> int:
         """About how many of the messages the window has room for; one where it is open at all."""
@@ -285,9 +284,10 @@ class Forwards:
         peer, session = self.peer, self.peer.session
         if not self.is_begun or queue in self.consumers or session is None or peer.connection.is_dead:
             return
-        kind, own, options = queue.kind, peer.broker.node_id, peer.bridge.of.options
+        kind, own = queue.kind, peer.broker.node_id
+        is_numbered = peer.bridge.of.options.use_duplicate_detection or kind.is_draining
         try:
-            link = session.attach_sender(attach_for(kind, own, is_numbered=options.use_duplicate_detection))
+            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered))
         except PeerFault as fault:
             peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
             return
