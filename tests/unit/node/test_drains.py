@@ -124,15 +124,16 @@ def test_what_is_paged_goes_too_also_where_the_queue_is_paused() -> None:
 
 
 def test_what_was_sent_later_and_goes_another_way_does_not_overtake() -> None:
-    cluster, a, b = pair(message_load_balancing="ON_DEMAND")
+    cluster, a, b = pair(message_load_balancing="ON_DEMAND", confirmation_window_size=2_000)
     producer = filled(a, 300, cluster)
-    cluster.hold_up("a", "b")
+    reader = read_at(b, cluster)
+    b.is_disk_held = True
     drain(a, cluster)
-    cluster.let_through("a", "b")
-    reader = Consumer(b, "reader", credit=5_000)
-    cluster.run()
     for number in range(300, 320):
         producer.send(b"%05d" % number)
+    cluster.run()
+    assert sum(each.message_count for each in a.broker.store.remotes.queues_of(node_id_of("b"))) == 20
+    b.is_disk_held = False
     cluster.run()
     assert reader.bodies == bodies(320)
 
@@ -143,6 +144,9 @@ def test_ids_are_said_although_the_connection_does_without_them() -> None:
     b.is_disk_held = True
     drain(a, cluster)
     assert b.broker.store.arrivals.arrived_total == 50
+    handed_over = a.broker.store.queues["orders"].handed_over
+    assert handed_over is not None
+    assert handed_over.ids.count == 50
     cluster.cut_all(a)
     cluster.run()
     b.is_disk_held = False
@@ -383,6 +387,46 @@ def test_what_is_new_stays_where_a_drain_was_called_off_after_a_restart() -> Non
     cluster.wait(4_000)
     assert a.admin("drain-show")["drains"] == []
     assert (count_at(a), count_at(b)) == (1, 20)
+
+
+def test_called_off_and_empty_at_a_start_it_ends_with_the_link() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    b.crash()
+    cluster.run()
+    a.admin("drain-cancel", queue="orders")
+    assert a.admin("queue-purge", name="orders", store_and_forward=True)["purged"] == 5
+    a.crash()
+    a.start()
+    assert row_of(a)["state"] == "ends"
+    b.is_disk_held = False
+    b.start()
+    cluster.wait(3_000)
+    assert a.admin("drain-show")["drains"] == []
+
+
+def test_consumers_elsewhere_draw_nothing_of_it_and_get_what_is_new() -> None:
+    cluster = ClusterStage()
+    settings: dict[str, Any] = {"options": LIMITS | {"address_settings": {"#": {"redistribution_delay": 0}}}}
+    a, b, c = (cluster.node(each, [*{"a", "b", "c"} - {each}], **settings) for each in "abc")
+    cluster.run()
+    cluster.wait(600)
+    producer = filled(a, 50, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    reader = Consumer(c, "reader", credit=1_000)
+    cluster.run()
+    for number in range(50, 60):
+        producer.publish(b"%05d" % number)
+    cluster.run()
+    assert reader.bodies == bodies(10, 50)
+    b.crash()
+    cluster.run()
+    cluster.wait(100)
+    assert count_at(a) == 50, "b may have them"
+    assert len(reader.bodies) == 10
 
 
 def test_two_nodes_do_not_drain_a_queue_to_each_other() -> None:
