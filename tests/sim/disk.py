@@ -99,7 +99,8 @@ class SimDisk:
 
     def _takes_spare(self, append: Append) -> bool:
         has_spare, self.has_spare = self.has_spare, False
-        return has_spare and FILE_HEADER_BYTES + entry_bytes(append.size_bytes) <= self._file_size
+        needed_bytes = FILE_HEADER_BYTES + entry_bytes(append.size_bytes) + append.room_bytes
+        return has_spare and needed_bytes <= self._file_size
 
     def _end_without_room(self, what: str, group: list[Append]) -> int:
         """A write that found no room is the last one, and nothing of its group is reported."""
@@ -109,7 +110,7 @@ class SimDisk:
 
     def _begin(self, append: Append) -> None:
         self._sync()
-        size = max(self._file_size, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
+        size = max(self._file_size, FILE_HEADER_BYTES + entry_bytes(append.size_bytes) + append.room_bytes)
         content = encode_file_header(append.segment, size, self._node_id, self.term).ljust(size, b"\0")
         self.stable[append.segment] = bytearray(content)
         self.cached[append.segment] = bytearray(content)

@@ -106,7 +106,7 @@ class WornDisk:
         """As `io.segment_pool` does it."""
         if self._segment is not None:
             self.files.close(self._segment.fd)
-        size_bytes = FILE_HEADER_BYTES + entry_bytes(append.size_bytes)
+        size_bytes = FILE_HEADER_BYTES + entry_bytes(append.size_bytes) + append.room_bytes
         spare, self._spare = self._spare, None
         if spare is not None and (spare.number != append.segment or size_bytes > self._directory.standard_bytes):
             self._directory.discard(spare)

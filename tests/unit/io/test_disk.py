@@ -274,6 +274,24 @@ def test_an_append_larger_than_a_segment_has_one_of_its_own(node: Node, tmp_path
     again.disk.close()
 
 
+def test_a_file_has_as_much_room_again_behind_a_checkpoint_that_fills_it(node: Node, tmp_path: Path) -> None:
+    """Of very many queues: else each append would have a file of its own, with all of them in front."""
+    for number in range(2, 802):
+        node.journal.declare(number, encode_attributes({"name": f"queue-{number}" + "x" * 90}))
+    position = 0
+    for number in range(1, 21):
+        position = node.store(number, bytes([number]) * 4000)
+    node.wait(position)
+    sizes = [path.stat().st_size for path in (tmp_path / "journal").glob("*.mqj")]
+    assert 2 <= len(sizes) <= 4
+    assert max(sizes) > 2 * 64 << 10
+    assert node.disk.close()
+    again = Node(tmp_path / "journal")
+    assert bodies(again.recovered) == [bytes([number]) * 4000 for number in range(1, 21)]
+    assert len(again.recovered.queues) == 801
+    again.disk.close()
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_failed_sync_ends_it_and_nothing_is_reported_after(tmp_path: Path, code: int) -> None:
     files = SlowFiles()

@@ -36,7 +36,7 @@ class DiskImage:
     def write(self, append: Append, watermark: int | None = None) -> None:
         assert append.size_bytes == sum(len(chunk) for chunk in append.chunks)
         if append.segment not in self.files:
-            self.new_file(append.segment, append.size_bytes)
+            self.new_file(append.segment, append.size_bytes + append.room_bytes)
         buffer = self.files[append.segment]
         header = decode_file_header(bytes(buffer[:FILE_HEADER_BYTES]))
         assert header is not None

@@ -228,6 +228,42 @@ def test_ten_thousand_queues_fit_into_a_checkpoint() -> None:
     assert len(found.runs) == 3
 
 
+def appends_until_idle(journal: Journal, disk: DiskImage) -> int:
+    """How many the journal makes by itself, each synced at once."""
+    for count in range(100):
+        for segment in journal.deletable():
+            disk.delete(segment)
+        append = journal.take(sync=False)
+        if append is None:
+            return count
+        disk.write(append)
+        journal.synced(append.position)
+    raise AssertionError("there is always one more")
+
+
+@pytest.mark.parametrize("queues", range(20, 70))
+def test_the_journal_comes_to_rest_however_much_of_a_file_its_checkpoint_fills(queues: int) -> None:
+    """What a TRIM in a new file makes unneeded is the file before, of which another one would say so, and so on."""
+    journal, disk = new()
+    for number in range(2, queues):
+        journal.declare(number, encode_attributes({"name": f"queue-{number}" + "x" * 60}))
+    take(journal, disk)
+    for number in range(1, 20):
+        journal.store(number, 1, (1,), bytes(900))
+        take(journal, disk)
+    assert len(disk.files) >= 4
+    journal.settle(1, 1, 19)
+    assert 1 <= appends_until_idle(journal, disk) <= 6
+    assert len(disk.files) <= 2
+    found = disk.recover()
+    assert len(found.queues) == queues - 1
+    assert not any(run.live for run in found.runs)
+    journal.store(20, 1, (1,), b"x")
+    journal.settle(1, 20, 1)
+    assert appends_until_idle(journal, disk) <= 3
+    assert len(disk.files) <= 2
+
+
 def test_what_a_call_costs() -> None:
     """A loose bound that only a change of the order of magnitude breaks: docs/adr/0002-journal.md has the figures."""
     journal, disk = new(journal_file_size_bytes=64 << 20)

@@ -285,7 +285,8 @@ class Disk:
                 self._complete(old, append.position - 1)
             self._files.close(old.fd)
             self._segment = None
-        segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
+        needed_bytes = FILE_HEADER_BYTES + entry_bytes(append.size_bytes) + append.room_bytes
+        segment = self._pool.take(append.segment, needed_bytes)
         self._use(segment, FILE_HEADER_BYTES)
         return segment
 

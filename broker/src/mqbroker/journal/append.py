@@ -11,17 +11,24 @@ class Append(Value):
     """Chunks of records for one segment. Positions ascend by one; a segment number never goes back.
 
     `sync`: something waits for this append (a decision keyed by its position). Without it the append may ride along
-    with the next group or wait up to 50 ms.
+    with the next group or wait up to 50 ms. `room_bytes`: where it begins a file, so much is to be free behind it.
     """
 
-    __match_args__ = ("position", "segment", "chunks", "size_bytes", "sync")
+    __match_args__ = ("position", "segment", "chunks", "size_bytes", "sync", "room_bytes")
     __slots__ = __match_args__
 
     def __init__(
-        self, position: int, segment: int, chunks: list[bytes | bytearray | memoryview], size_bytes: int, sync: bool
+        self,
+        position: int,
+        segment: int,
+        chunks: list[bytes | bytearray | memoryview],
+        size_bytes: int,
+        sync: bool,
+        room_bytes: int = 0,
     ) -> None:
         self.position: Final = position
         self.segment: Final = segment
         self.chunks: Final = chunks
         self.size_bytes: Final = size_bytes
         self.sync: Final = sync
+        self.room_bytes: Final = room_bytes

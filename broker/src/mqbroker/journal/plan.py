@@ -53,6 +53,7 @@ class Journal:
         self._options = options
         self._chunks: list[Chunk] = []
         self._size_bytes = 0
+        self._room_bytes = 0  # that are to be free behind it in its file, if that is new
         self._settles: dict[int, list[int]] = {}
         self._deferred: list[SettledIds | Restored] = []
         self._new_from: int | None = None
@@ -282,10 +283,10 @@ class Journal:
         segment.used_bytes += entry_bytes(self._size_bytes)
         self._place(segment)
         self.duplicates.place(segment)
-        append = Append(self._position, segment.number, self._chunks, self._size_bytes, sync)
+        append = Append(self._position, segment.number, self._chunks, self._size_bytes, sync, self._room_bytes)
         self._position += 1
         self._chunks = []
-        self._size_bytes = 0
+        self._size_bytes = self._room_bytes = 0
         return append
 
     def deletable(self) -> list[int]:
@@ -364,8 +365,13 @@ class Journal:
         if segment is not None and segment.used_bytes == FILE_HEADER_BYTES and self._fits(segment):
             return segment
         number = segment.number + 1 if segment is not None else self._trim
-        needed = FILE_HEADER_BYTES + entry_bytes(self._size_bytes)
-        segment = JournalSegment(number, max(self._options.journal_file_size_bytes, needed))
+        file_size_bytes = self._options.journal_file_size_bytes
+        if 2 * len(checkpoint) > file_size_bytes:
+            # Else each append would be in a file of its own, with all queues in front, and a TRIM as well: that makes
+            # the file before unneeded, of which the next one would say so, for ever.
+            self._room_bytes = len(checkpoint)
+        needed = FILE_HEADER_BYTES + entry_bytes(self._size_bytes) + self._room_bytes
+        segment = JournalSegment(number, max(file_size_bytes, needed))
         self._ledger.segments.append(segment)
         self._is_compaction_due = True
         return segment
