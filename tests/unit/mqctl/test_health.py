@@ -121,11 +121,11 @@ def test_what_a_node_says_of_itself(facts: dict[str, Any], failing: list[str]) -
     assert [name for name, _ in health.of_facts(GOOD | facts)] == failing
 
 
-def test_a_rival_that_was_started_later_is_a_warning_of_a_healthy_node() -> None:
+def test_a_rival_that_yields_is_a_warning_of_a_healthy_node() -> None:
     warnings = health.warnings_of(GOOD | {"has_rival": True})
     row = health.row_of(Node("mq1", "default"), {"state": "running", "checks": [], "warnings": warnings})
     assert (row["health"], row["why"]) == (
-        "healthy", "warning: another broker, started later, runs with this node id",
+        "healthy", "warning: another broker, which yields, runs with this node id",
     )  # fmt: skip
     assert health.warnings_of(GOOD | {"has_rival": True, "has_yielded": True}) == health.warnings_of(GOOD) == []
 

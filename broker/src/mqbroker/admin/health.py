@@ -71,6 +71,7 @@ def of_node(broker: Broker) -> HealthFacts:
         "node_id": broker.node_id,
         "has_rival": broker.has_rival,
         "has_yielded": broker.node_id_conflict.has_yielded,
+        "yielded_why": broker.node_id_conflict.why if broker.node_id_conflict.has_yielded else "",
     }
 
 
@@ -119,11 +120,11 @@ def _listeners(node: HealthFacts, around: Surroundings) -> HealthVerdict:
 def _node_id(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     facts: HealthFacts = {"node_id": node["node_id"]}
     if node["has_yielded"]:
-        return HealthVerdict(False, f"{WHY}; {REMEDY}", facts)
+        return HealthVerdict(False, f"{node.get('yielded_why') or WHY}; {REMEDY}", facts)
     if not node["has_rival"]:
         return HealthVerdict(True, "no other broker is heard with this node id", facts)
     why = (
-        f"another broker runs with this node id and was started later; stop it, run {NEW_ID} where the data was "
+        f"another broker runs with this node id and yields to this one; stop it, run {NEW_ID} where the data was "
         "copied, and start it"
     )
     return HealthVerdict(True, why, facts | {"warning": True})
@@ -143,7 +144,7 @@ def readiness(node: HealthFacts | None, is_disk_alive: bool) -> HealthVerdict:
     if node is None or node["state"] != ACTIVE:
         return HealthVerdict(False, "the broker stops")
     if node["has_yielded"]:
-        return HealthVerdict(False, WHY)
+        return HealthVerdict(False, str(node.get("yielded_why") or WHY))
     if not is_disk_alive:
         return HealthVerdict(False, "the journal does not take writes")
     return HealthVerdict(True, "ready")

@@ -138,14 +138,14 @@ def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts.get("holds_back"):
         failing.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
     if facts.get("has_yielded"):
-        failing.append(("node-id", "another broker with this node id was started earlier: no links to the cluster"))
+        failing.append(("node-id", "another broker with this node id goes on: no links to the cluster"))
     return failing
 
 
 def warnings_of(facts: Mapping[str, Any]) -> list[str]:
     """What somebody should look at, though the node is well."""
     if facts.get("has_rival") and not facts.get("has_yielded"):
-        return ["warning: another broker, started later, runs with this node id"]
+        return ["warning: another broker, which yields, runs with this node id"]
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqbroker.cluster.notices import Version
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
@@ -49,7 +50,8 @@ def test_who_has_the_higher_term_goes_on_though_it_was_started_later() -> None:
     cluster.wait(20_000)
     assert c.broker.epoch < a.broker.epoch
     assert [each.admin("health")["has_yielded"] for each in (a, b, c)] == [True, False, False]
-    assert len(a.events("cluster-links-stopped")) == 1
+    (stopped,) = a.events("cluster-links-stopped")
+    assert stopped["why"] == a.admin("health")["yielded_why"] == DEPOSED
     (member,) = [each for each in b.admin("topology")["members"] if each["node_id"] == node_id_of("a")]
     assert member["boot_id"] == c.broker.boot_id
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
-from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED, WHY
+from mqbroker.cluster.node_id_conflict import DEPOSED, NOT_ALLOWED
 from mqbroker.cluster.notices import Member
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.cluster.terms import HighestTerms
@@ -155,7 +155,10 @@ class Cluster:
         if is_rival:
             broker.node_id_conflict.met(hello, peer.far)
         if broker.node_id_conflict.has_yielded:
-            return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
+            return ours._replace(has_yielded=True).properties if is_rival else {}, (
+                NOT_ALLOWED,
+                broker.node_id_conflict.why,
+            )
         if self.is_deposed(hello.node_id, hello.term):
             return {}, (NOT_ALLOWED, DEPOSED)
         peer.hello = hello

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_S
-from mqbroker.cluster.node_id_conflict import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, ProcessStart, yields
+from mqbroker.cluster.node_id_conflict import (
+    CONFLICT_REMEDY,
+    DEPOSED,
+    NOT_ALLOWED,
+    REMEDY,
+    WHY,
+    ProcessStart,
+    yields,
+)
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ class NodeIdConflict:
         self._withdraw = withdraw
         self.own = ProcessStart(broker.started_at.wall_ms, broker.boot_id, broker.term)
         self.has_yielded = False
+        self.why = WHY  # it has, if it has
         self._met_ns = -MET_NS
         self._told: list[str] = []  # boot ids of those that were met
 
@@ -65,10 +74,11 @@ class NodeIdConflict:
             return
         LOOK.has_touched = True
         self.has_yielded = True
-        broker.notice(Level.ERROR, "cluster-links-stopped", source=source, boot_id=other.boot_id, why=WHY,
+        self.why = DEPOSED if other.term > self.own.term else WHY
+        broker.notice(Level.ERROR, "cluster-links-stopped", source=source, boot_id=other.boot_id, why=self.why,
                       remedy=REMEDY)  # fmt: skip
         # First those who would be told of what goes: to them nothing of it is true.
         for peer in list(broker.peers.values()):
             if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
-                peer.close(NOT_ALLOWED, WHY)
-        self._withdraw(WHY)
+                peer.close(NOT_ALLOWED, self.why)
+        self._withdraw(self.why)
