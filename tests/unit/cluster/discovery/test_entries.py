@@ -270,6 +270,17 @@ def test_processes_that_are_remembered_are_bounded() -> None:
     assert watched.hear(51, 1, 1, 5) is None
 
 
+def test_beyond_that_the_earliest_is_forgotten_and_not_the_one_that_goes_on() -> None:
+    """It would count as new with its next word, and take the place of the latest."""
+    watched = Watched()
+    for boot in range(1, BOOTS_MAX + 1):
+        watched.hear(boot, 1, boot, 5)
+    assert watched.hear(50, 1, 2, 6) is Drop.EARLIER_BOOT
+    assert watched.hear(51, 1, BOOTS_MAX + 1, 5) is None
+    assert watched.hear(52, 1, 2, 7) is Drop.EARLIER_BOOT
+    assert watched.hear(53, 1, BOOTS_MAX + 1, 6) is None
+
+
 def test_histories_keep_their_promises() -> None:
     """Whatever comes in whatever order: no seq counts twice, and entries are those that were heard in time."""
     rng = random.Random(4)
