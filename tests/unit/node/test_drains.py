@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.node.cluster import arrival_links
+from mqbroker.node.cluster.forwarding_terms import OLDER
 from mqbroker.wire.performatives import Modified
 from mqbroker.wire.sections import Header, Properties
 
@@ -463,6 +466,19 @@ def test_a_target_that_may_not_have_the_queue_is_told_of_and_the_messages_stay()
     drain(a, cluster)
     assert "no durable anycast queue of address 'orders'" in row_of(a)["why"]
     assert (count_at(a), count_at(b)) == (5, 0)
+
+
+def test_a_target_of_an_older_release_is_told_of_and_gets_nothing() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    with patch.object(arrival_links, "makes_queues", lambda answer: answer):  # it says nothing of queues
+        drain(a, cluster)
+        cluster.wait(1_000)
+        assert row_of(a)["why"] == OLDER
+        assert (count_at(a), count_at(b)) == (5, 0)
+    cluster.wait(1_000)
+    assert row_of(a)["why"] is None, "it was upgraded"
+    assert (count_at(a), count_at(b)) == (0, 5)
 
 
 def test_a_node_that_is_given_up_leaves_the_queue_here() -> None:
