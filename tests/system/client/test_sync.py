@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import mqbroker.client as mq
 import pytest
@@ -122,7 +123,7 @@ def test_errors_and_ends(broker: BrokerProcess, make_broker: Callable[..., Broke
 def test_a_wait_that_is_closed_ends(broker: BrokerProcess) -> None:
     c = sync.connect(uri(broker))
     receiver = c.receiver("orders")
-    ended = []
+    ended: list[Any] = []
 
     def wait() -> None:
         ended.extend(receiver)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 from mqbroker.core.queue import kinds
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.journal.records import encode_attributes
 
 TEXTS = ("", "orders", 'a"b\\c', "ü", "\U0001f600", "x,name:", "1" * 50)
-CHOICES = {str: TEXTS, bool: (False, True), int: (-1, 0, 7), tuple: ((), ("a",), ("a", 'b"'))}
+CHOICES: dict[type, tuple[Any, ...]] = {
+    str: TEXTS,
+    bool: (False, True),
+    int: (-1, 0, 7),
+    tuple: ((), ("a",), ("a", 'b"')),
+}
 
 
 def any_kind(choice: random.Random) -> QueueKind:
