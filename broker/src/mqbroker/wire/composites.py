@@ -71,7 +71,7 @@ class Field(NamedTuple):
 class Codec:
     """All that is needed to decode and encode one composite type, by field: a frame looks at no Field."""
 
-    __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "prefix", "symbol",
+    __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "only", "prefix", "symbol",
                  "unsaid", "values_of")  # fmt: skip
 
     def __init__(self, make: type[Any], code: int, symbol: str, fields: tuple[Field, ...]) -> None:
@@ -79,6 +79,8 @@ class Codec:
         self.code: Final = code
         self.symbol: Final = symbol
         self.fields: Final = fields
+        # Of a type without fields there is one value, which every frame that has it shares.
+        self.only: Final[Any] = None if fields else make()
         self.prefix: Final = bytes((0, codes.SMALLULONG, code))
         self.empty: Final = self.prefix + encode_list(0, b"")
         self.kinds: Final = tuple([field.kind for field in fields])
@@ -155,6 +157,8 @@ def decode_composite(
     if not codec.count_min <= count <= len(codec.fields):
         raise invalid_field(f"{codec.symbol} with {count} of {codec.count_min} to {len(codec.fields)} fields", offset)
     values = _decode_fields(codec, count, buffer, (offset, list_end, depth + 2))
+    if codec.only is not None:
+        return codec.only, list_end
     return codec.make(*values, *codec.defaults[count:]), list_end
 
 

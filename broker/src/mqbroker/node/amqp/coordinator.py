@@ -31,7 +31,6 @@ from mqbroker.node.amqp.settlements import outcome_of
 from mqbroker.node.values.ending import Ending
 from mqbroker.node.values.open_transaction import Enlistment, OpenTransaction, Settlement, segment_of
 from mqbroker.wire.performatives import (
-    Accepted,
     Declare,
     Declared,
     Discharge,
@@ -255,8 +254,9 @@ class Transactions:
             self._take_in(transaction, link, run)
         failure = transaction.work.failure
         if not is_settled:
-            outcome = Accepted() if failure is None else Rejected(error=_told(_provisional(failure)))
-            state = TransactionalState(txn_id=txn_id, outcome=outcome)
+            state = transaction.accepted
+            if failure is not None:
+                state = TransactionalState(txn_id=txn_id, outcome=Rejected(error=_told(_provisional(failure))))
             link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
 
     def unposted(self, event: Unposted) -> None:

@@ -17,7 +17,7 @@ from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
-from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.performatives import Accepted, Rejected, TransactionalState
 
 WHOLE: Final = Portion(NO_FEWER, NO_FEWER, 0, 0)
 
@@ -32,12 +32,16 @@ class Settlement(NamedTuple):
 
 
 class OpenTransaction:
-    """`link` is the coordinator's on which it was declared, `work` what it holds."""
+    """`link` is the coordinator's on which it was declared, `work` what it holds.
 
-    __slots__ = ("deadline_ns", "enlisted", "enlisted_count", "id", "link", "work")
+    `accepted` is what each message is told that was posted in it: the provisional outcome, which is always the same.
+    """
+
+    __slots__ = ("accepted", "deadline_ns", "enlisted", "enlisted_count", "id", "link", "work")
 
     def __init__(self, txn_id: bytes, link: ReceiverLink, work: Transaction, deadline_ns: int) -> None:
         self.id = txn_id
+        self.accepted = TransactionalState(txn_id=txn_id, outcome=Accepted())
         self.link = link
         self.work = work
         self.deadline_ns = deadline_ns
