@@ -22,21 +22,29 @@ import native_clock  # noqa: F401  before all of the broker
 # isort: split
 from mqbroker.core.selector.source_filters import SELECTOR_NAME
 from mqbroker.io.connections import ListenerOrigin, TcpConnection
+from mqbroker.wire import codes
 from mqbroker.wire.flat import encode_disposition_accepted
 from mqbroker.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame
 from mqbroker.wire.performatives import (
+    Accepted,
     Attach,
     Begin,
     Close,
+    Coordinator,
+    Declare,
     Detach,
+    Discharge,
+    Disposition,
     Flow,
     Open,
     SaslInit,
     Source,
     Target,
+    TransactionalState,
     Transfer,
     encode,
 )
+from mqbroker.wire.scan import VALUE
 from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Described, Symbol
 from native_world import CLUSTER, PASSWORD, USER, Node, Transport, Unexpected, running
@@ -102,12 +110,25 @@ class Client:
         self._transport.close()
         self.node.world.run()
 
-    def attach_sender(self, address: str, handle: int = 0, settled: bool = False) -> Client:
+    def attach_sender(self, address: str | None, handle: int = 0, settled: bool = False) -> Client:
         self.say(frame(Attach(
             name=f"sender-{handle}", handle=handle, role=False, snd_settle_mode=int(settled), rcv_settle_mode=0,
             source=Source(), target=Target(address=address), initial_delivery_count=0,
         )))  # fmt: skip
         return self
+
+    def attach_coordinator(self, handle: int = 1) -> Client:
+        self.say(frame(Attach(
+            name=f"coordinator-{handle}", handle=handle, role=False, snd_settle_mode=0, rcv_settle_mode=0,
+            source=Source(), target=Coordinator(), initial_delivery_count=0,
+        )))  # fmt: skip
+        return self
+
+    def ask(self, what: Declare | Discharge, handle: int = 1) -> None:
+        """A request to the coordinator, which has its answer then."""
+        payload = bytes((0, codes.SMALLULONG, VALUE)) + encode(what)
+        self.say(frame(Transfer(handle, self.sent, self.sent.to_bytes(8, "little"), 0, False), payload))
+        self.sent += 1
 
     def attach_receiver(
         self, address: str, handle: int = 0, settled: bool = False, credit: int = CREDIT, selector: str = ""
@@ -260,6 +281,50 @@ def many_in_flight(node: Node, count: int, consumed: bool) -> None:
         drain(node, "many", count)
 
 
+def transactions(node: Node, rounds: int) -> None:
+    """Ten durable messages in a transaction at both ends, message by message, as clients of JMS do."""
+    consumer = Client(node).attach_receiver("worked").attach_coordinator()
+    producer = Client(node).attach_sender("worked").attach_coordinator()
+    for number in range(1, rounds + 1):
+        txn_id = number.to_bytes(8, "big")
+        state = TransactionalState(txn_id=txn_id)
+        producer.ask(Declare())
+        for _ in range(10):
+            head = Transfer(0, producer.sent, producer.sent.to_bytes(8, "little"), 0, state=state)
+            producer.give(frame(head, message(1024, True)))
+            producer.sent += 1
+        producer.ask(Discharge(txn_id=txn_id))
+        consumer.ask(Declare())
+        state = TransactionalState(txn_id=txn_id, outcome=Accepted())
+        for delivery in range(consumer.taken, consumer.taken + 10):
+            consumer.give(frame(Disposition(role=True, first=delivery, settled=True, state=state)))
+        consumer.ask(Discharge(txn_id=txn_id))
+        consumer.take(settled=True)
+    consumer.took(10 * rounds)
+    there = node.broker.store.queues["worked"].message_count
+    if there:
+        raise Unexpected(f"{there} messages are left of those that were committed")
+    producer.close()
+    consumer.close()
+
+
+def answered(node: Node, count: int) -> None:
+    """Requests, each of which is answered over a link without an address."""
+    server = Client(node).attach_receiver("asked").attach_sender(None, 1)
+    client = Client(node).attach_receiver("answer").attach_sender("asked", 1)
+    payload = build_message(bytes(100), properties=Properties(to="answer", correlation_id="request"))
+    before = node.broker.counters.delivered
+    for number in range(count):
+        for one, other in ((client, server), (server, client)):
+            one.say(frame(Transfer(1, number, number.to_bytes(8, "little"), 0, False), payload))
+            other.say(encode_disposition_accepted(0, True, number, number, True))
+    came = node.broker.counters.delivered - before
+    if came != 2 * count:
+        raise Unexpected(f"{came} of {2 * count} messages came")
+    client.close()
+    server.close()
+
+
 def singly(node: Node, count: int, size: int = 100) -> None:
     """One message after the other, each delivered, accepted and settled before the next one."""
     consumer = Client(node).attach_receiver("singly")
@@ -331,6 +396,8 @@ def train(divisor: int = 1) -> None:
         bulk(node, 1 << 20, n(20))
         many_in_flight(node, n(10_000), consumed=False)
         many_in_flight(node, n(10_000), consumed=True)
+        transactions(node, n(1000))
+        answered(node, n(1500))
         queues(node, n(200))
         selected(node, n(10_000))
     link(n(2000))

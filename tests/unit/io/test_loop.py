@@ -354,3 +354,28 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
     except ConnectionResetError:
         return b""
+
+
+def test_the_loop_looks_for_what_comes_next_but_for_what_the_disk_thread_has_to_do(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        loop = asyncio.get_running_loop()
+        node = NodeLoop(loop, Log(io.StringIO(), LogShape.PLAIN), PENDING_BYTES_MAX, busy_poll_us=20_000)
+        disk = CountingDisk()
+        node.start(core, disk, {})
+        looks: list[bool] = []
+        looked = node._busy_poll._look
+        node._busy_poll._look = lambda: (looks.append(True), looked())[1]  # type: ignore[method-assign]
+        for is_busy in (False, True):
+            disk.pending_bytes = 1 if is_busy else 0
+            await asyncio.sleep(0.1)
+            looks.clear()
+            for number in range(60):
+                steps = len(core.steps)
+                node.post(Done(number))
+                while len(core.steps) == steps:
+                    await asyncio.sleep(0)
+            assert bool(looks) is not is_busy
+        node.end(0)
+
+    run(scenario())

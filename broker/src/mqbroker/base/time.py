@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from mqbroker.base.value import Value
 
+NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 

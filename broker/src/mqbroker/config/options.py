@@ -69,6 +69,14 @@ class NodeTable(OptionTable):
         ge=100,
         le=600_000,
     )
+    busy_poll_us: int = option(
+        100,
+        "Time for which the broker looks for what comes next before it sleeps, while clients send again as soon as "
+        "they are answered; 0: it sleeps at once, which saves processor time and makes each answer later.",
+        unit="µs",
+        ge=0,
+        le=10_000,
+    )
     log_format: Literal["text", "json"] = option("text", "Form of the log lines on standard error.", reload=True)
 
 

@@ -22,6 +22,7 @@ class NodeOptions:
     users_file: str
     cluster_secret_file: str
     stop_timeout_ms: int
+    busy_poll_us: int  # µs
     log_format: str
 
 

@@ -106,7 +106,7 @@ class Server:
         self._options = options
         self._log = log
         self._notifier = notifier
-        self.node = NodeLoop(self._loop, log, options.journal.disk_pending_bytes_max)
+        self.node = NodeLoop(self._loop, log, options.journal.disk_pending_bytes_max, options.node.busy_poll_us)
         self._connections = Connections(self.node)
         self._connectors = Connectors(self.node, self._connections, options.listeners)
         self._admin = AdminServer(options.node.admin_socket, self.node, log)

@@ -71,8 +71,8 @@ class Field(NamedTuple):
 class Codec:
     """All that is needed to decode and encode one composite type, by field: a frame looks at no Field."""
 
-    __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "only", "prefix", "symbol",
-                 "unsaid", "values_of")  # fmt: skip
+    __slots__ = ("code", "count_min", "defaults", "empty", "fields", "kinds", "make", "mandatory", "only", "prefix",
+                 "symbol", "unsaid", "values_of")  # fmt: skip
 
     def __init__(self, make: type[Any], code: int, symbol: str, fields: tuple[Field, ...]) -> None:
         self.make: Final[Callable[..., Any]] = make
