@@ -8,7 +8,7 @@ import org.json.JSONObject;
 
 /** Browsers go through a queue from its beginning to its end, one after the other, and leave everything there. */
 final class Browse implements JmsLoad.Load {
-    private static final int TIMES = 3;
+    private static final int TIMES = 10;
 
     private final Job job;
     private Session session;
