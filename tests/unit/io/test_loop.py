@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from mqbroker.base.errors import StorageFault
@@ -365,17 +366,22 @@ def test_the_loop_looks_for_what_comes_next_but_for_what_the_disk_thread_has_to_
         node.start(core, disk, {})
         looks: list[bool] = []
         looked = node._busy_poll._look
-        node._busy_poll._look = lambda: (looks.append(True), looked())[1]  # type: ignore[method-assign]
-        for is_busy in (False, True):
-            disk.pending_bytes = 1 if is_busy else 0
-            await asyncio.sleep(0.1)
-            looks.clear()
-            for number in range(60):
-                steps = len(core.steps)
-                node.post(Done(number))
-                while len(core.steps) == steps:
-                    await asyncio.sleep(0)
-            assert bool(looks) is not is_busy
+
+        def look() -> None:
+            looks.append(True)
+            looked()
+
+        with patch.object(node._busy_poll, "_look", look):
+            for is_busy in (False, True):
+                disk.pending_bytes = 1 if is_busy else 0
+                await asyncio.sleep(0.1)
+                looks.clear()
+                for number in range(60):
+                    steps = len(core.steps)
+                    node.post(Done(number))
+                    while len(core.steps) == steps:
+                        await asyncio.sleep(0)
+                assert bool(looks) is not is_busy
         node.end(0)
 
     run(scenario())

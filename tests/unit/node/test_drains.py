@@ -44,6 +44,15 @@ def drain(a: ClusterNode, cluster: ClusterStage, to: str = "b") -> Any:
     return reply.error if reply.error is not None else reply.result
 
 
+def begun_in_vain(count: int) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """A drain of so many messages of which nothing gets to the other node, until it is let through."""
+    cluster, a, b = pair()
+    filled(a, count, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    return cluster, a, b
+
+
 def count_at(node: ClusterNode) -> int:
     queue = node.broker.store.queues.get("orders")
     return 0 if queue is None else queue.message_count
@@ -178,10 +187,7 @@ def test_what_is_larger_than_the_target_takes_stays_and_is_told() -> None:
 
 
 def test_who_wants_it_gone_deletes_it_when_it_is_drained() -> None:
-    cluster, a, b = pair()
-    filled(a, 5, cluster)
-    cluster.hold_up("a", "b")
-    drain(a, cluster)
+    cluster, a, b = begun_in_vain(5)
     assert "store-and-forward" in a.admin("queue-delete", name="orders", force=True)["description"]
     cluster.let_through("a", "b")
     cluster.run()
@@ -310,10 +316,7 @@ def test_marks_that_are_forgotten_are_the_same_after_a_restart() -> None:
 
 
 def test_called_off_before_anything_went_it_is_served_here() -> None:
-    cluster, a, b = pair()
-    filled(a, 5, cluster)
-    cluster.hold_up("a", "b")
-    drain(a, cluster)
+    cluster, a, b = begun_in_vain(5)
     a.admin("drain-cancel", queue="orders")
     cluster.let_through("a", "b")
     cluster.run()
@@ -482,10 +485,7 @@ def test_a_target_of_an_older_release_is_told_of_and_gets_nothing() -> None:
 
 
 def test_a_node_that_is_given_up_leaves_the_queue_here() -> None:
-    cluster, a, b = pair()
-    filled(a, 5, cluster)
-    cluster.hold_up("a", "b")
-    drain(a, cluster)
+    cluster, a, b = begun_in_vain(5)
     b.crash()
     cluster.let_through("a", "b")
     cluster.run()

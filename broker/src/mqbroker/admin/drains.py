@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from mqbroker.admin.arguments import queue_named
 from mqbroker.base.errors import Refused
+from mqbroker.base.time import NS_PER_S
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker import eviction
 from mqbroker.node.broker.broker import Broker
@@ -13,7 +14,6 @@ from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 
-NS_PER_S: Final = 1_000_000_000
 REFUSED: Final = "amqp:precondition-failed"
 
 

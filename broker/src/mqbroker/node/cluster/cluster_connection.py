@@ -277,7 +277,7 @@ class ClusterConnection:
         """
         bridge, grouping = self.bridges.get(node_id), self.broker.grouping
         owns_groups = grouping is not None and grouping.is_owner(node_id)
-        is_owed = node_id in self.tables or self._queues_for(node_id)
+        is_owed = node_id in self.tables or self.queues_for(node_id)
         if bridge is None and not owns_groups and not is_owed:
             return None
         if bridge is None:
@@ -304,7 +304,8 @@ class ClusterConnection:
             self.broker.store.remotes.drains.end(queue)  # and is served here again
         return count + self._abandoned.begin(node_id, action)
 
-    def _queues_for(self, node_id: str) -> list[Queue]:
+    def queues_for(self, node_id: str) -> list[Queue]:
+        """All whose messages go to that node over this connection."""
         remotes = self.broker.store.remotes
         return remotes.queues_of(node_id, self.options.name) + remotes.drains.queues_to(node_id, self.options.name)
 

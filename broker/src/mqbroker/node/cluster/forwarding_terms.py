@@ -6,6 +6,7 @@ Source: docs/adr/0012-cluster-connections.md, docs/adr/0025-drain.md.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
@@ -56,8 +57,7 @@ def queue_wanted(said: Any, address: str) -> QueueKind | None:
 def makes_queues(answer: Target) -> Target:
     """The answer of a node that has the queue, or has made it."""
     capabilities = (*(answer.capabilities or ()), MAKES_QUEUES)
-    return Target(address=answer.address, durable=answer.durable, expiry_policy=answer.expiry_policy,
-                  timeout=answer.timeout, capabilities=capabilities)  # fmt: skip
+    return replace(answer, capabilities=capabilities)
 
 
 def has_made(answer: Attach) -> bool:

@@ -269,8 +269,7 @@ class Forwards:
         return sum(queue.message_count for queue in self._queues())
 
     def _queues(self) -> list[Queue]:
-        remotes, whose = self.broker.store.remotes, (self.bridge.node_id, self.bridge.of.options.name)
-        return remotes.queues_of(*whose) + remotes.drains.queues_to(*whose)
+        return self.bridge.of.queues_for(self.bridge.node_id)
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
