@@ -9,6 +9,7 @@ its own without a look at all others; most sessions have one such link, and noth
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,6 +158,13 @@ class Unsettled:
         """Whether any of these ids is here."""
         at = max(bisect_right(self._firsts, last, self._head) - 1, self._head)
         return at < len(self._firsts) and self._firsts[at] <= last and self._firsts[at] + self._entries[at].n > first
+
+    def begun_in(self, first: int, last: int) -> Iterator[tuple[int, Taken]]:
+        """The entries that begin with one of these ids, each with that id; they stay."""
+        at = bisect_left(self._firsts, first, self._head)
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            yield self._firsts[at], self._entries[at]
+            at += 1
 
     def has_more_than(self, portion: Portion, link: Any) -> bool:
         """Whether a link has more than that."""

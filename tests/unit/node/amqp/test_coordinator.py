@@ -308,6 +308,36 @@ def test_a_commit_that_cannot_be_routed_rolls_back_as_a_whole() -> None:
     assert client.ended(client.control) is None
 
 
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("policy", ["FAIL", "DROP"])
+def test_what_it_retires_makes_room_for_what_it_posts_however_that_is_settled(policy: str, settled: bool) -> None:
+    """Qpid Proton's clients settle after the commit: what they sent to the full address was refused, or dropped."""
+    client = Client(filled(1, address_settings={"orders": {"max_size_messages": 1, "address_full_policy": policy}}))
+    client.receiver("orders", credit=1)
+    link = client.sender("orders")
+    txn_id = client.declare()
+    client.retire(0, 0, txn_id, settled=settled)
+    client.post(link, txn_id)
+    assert client.discharge(txn_id) == Accepted()
+    assert row(client.stage) == (1, 0)
+
+
+@pytest.mark.parametrize(("count", "is_committed"), [(1, True), (2, False)])
+def test_of_a_delivery_the_last_outcome_makes_room_and_once(count: int, is_committed: bool) -> None:
+    client = Client(filled(3, address_settings={"orders": {"max_size_messages": 3, "address_full_policy": "FAIL"}}))
+    client.receiver("orders", credit=3)
+    link = client.sender("orders")
+    txn_id = client.declare()
+    client.retire(0, 2, txn_id, settled=False)
+    client.retire(1, 2, txn_id, settled=False, outcome=Released())
+    client.retire(0, 0, txn_id, settled=False)
+    for _ in range(count):
+        client.post(link, txn_id)
+    state = client.discharge(txn_id)
+    assert is_committed == (state == Accepted())
+    assert row(client.stage) == ((3, 0) if is_committed else (3, 3))
+
+
 # -- retiring ---------------------------------------------------------------------------------------------------------
 
 

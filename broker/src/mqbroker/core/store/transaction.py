@@ -10,7 +10,8 @@ up piece by piece. Messages are routed by the commit, since queues may come and 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
@@ -164,11 +165,14 @@ class Transaction:
         self.parts_count += self._gathering.close()
         return self.parts_count + self._gathering.parts_beyond()
 
-    def prepare(self, actor: Actor | None) -> dict[PostTarget, Address]:
+    def prepare(
+        self, actor: Actor | None, enlisted: Iterable[tuple[Queue, Segment, Any]] = ()
+    ) -> dict[PostTarget, Address]:
         """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
 
-        The actor, who commits, may send there by then: a permission that was taken away since is gone for these as
-        well. Raises Refused where there is no commit.
+        `enlisted`: what will be retired as well by the commit, and its outcome. The actor, who commits, may send there
+        by then: a permission that was taken away since is gone for these as well. Raises Refused where there is no
+        commit.
         """
         targets = dict.fromkeys(wanted for wanted, _ in self._gathering.posted)
         for target in dict.fromkeys(wanted[0] for wanted in targets):
@@ -181,7 +185,7 @@ class Transaction:
             self._check_groups(self._store.grouping, addresses)
         tallies = {each.meter: TransactionQuota(each.meter) for each in addresses.values() if each.meter is not None}
         if tallies:
-            self._admit(addresses, tallies)
+            self._admit(addresses, tallies, enlisted)
         return addresses
 
     def _check_groups(self, grouping: Grouping, addresses: dict[PostTarget, Address]) -> None:
@@ -190,9 +194,14 @@ class Transaction:
             if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
                 raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
 
-    def _admit(self, addresses: dict[PostTarget, Address], tallies: dict[Meter, TransactionQuota]) -> None:
+    def _admit(
+        self,
+        addresses: dict[PostTarget, Address],
+        tallies: dict[Meter, TransactionQuota],
+        enlisted: Iterable[tuple[Queue, Segment, Any]],
+    ) -> None:
         """Ask addresses with bounds whether they take what was posted. Raises Refused."""
-        for queue, segment, outcome, _ in self._retired:
+        for queue, segment, outcome in chain((each[:3] for each in self._retired), enlisted):
             if queue.meter in tallies and is_final(outcome):
                 tallies[queue.meter].free(segment)
         kept: list[GatheredPost] = []

@@ -177,7 +177,7 @@ class Transactions:
     def _commit(self, transaction: OpenTransaction, link: ReceiverLink, delivery_id: int) -> None:
         work, broker = transaction.work, self._broker
         try:
-            addresses = work.prepare(self._peer.actor)
+            addresses = work.prepare(self._peer.actor, transaction.leaving())
         except Refused as refused:
             error = refused.without_trace()
             self._roll_back(transaction, lambda: self._reject(link, delivery_id, error))

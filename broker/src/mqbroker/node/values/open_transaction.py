@@ -64,6 +64,16 @@ class OpenTransaction:
         else:
             self.enlisted.append((session, first, last))
 
+    def leaving(self) -> Iterator[tuple[Queue, Segment, Any]]:
+        """All that is enlisted, each once, and the outcome that it gets by the commit."""
+        told: set[tuple[Session, int]] = set()  # who changes its mind has enlisted the same ids again
+        for session, low, high in self.enlisted:
+            for first, taken in session.unsettled.begun_in(low, high):
+                token = taken.token
+                if isinstance(token, Enlistment) and token.transaction is self and (session, first) not in told:
+                    told.add((session, first))
+                    yield *segment_of(taken), token.outcome
+
     def take_over(self) -> list[Settlement]:
         """Everything enlisted moves into the transaction, for the commit; says what is to be settled after it."""
         settlements: list[Settlement] = []
