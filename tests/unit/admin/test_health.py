@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from mqbroker.admin import health
 from mqbroker.admin.health import CHECKS, DiskSpace, Surroundings, readiness, space_free_bytes_min
+from mqbroker.cluster.node_id_conflict import DEPOSED, REMEDY
 from mqbroker.config.options import defaults
 from mqbroker.node.values import inputs as given
 
 from tests.support.stage import Stage, options_with
 
 NODE = health.of_node(Stage().broker)
+YIELDED = {"has_rival": True, "has_yielded": True, "yielded_why": DEPOSED}
 AROUND = Surroundings(True, 0, DiskSpace(1 << 40, 1 << 39), 1 << 30, {"clients": "", "cluster": ""})
 
 
@@ -32,7 +34,7 @@ def test_all_is_well(name: str) -> None:
         ("journal", {}, {"is_disk_alive": False}, "see the log"),
         ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
         ("memory", {"has_room": False, "holds_back": True}, {}, "limits.global-max-size-bytes"),
-        ("node-id", {"has_rival": True, "has_yielded": True}, {}, "mqbroker identity new --even-if-original"),
+        ("node-id", YIELDED, {}, f"{DEPOSED}; {REMEDY}"),
     ],
 )
 def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any], word: str) -> None:
@@ -45,7 +47,8 @@ def test_a_rival_that_was_started_later_is_a_warning() -> None:
     verdict = CHECKS["node-id"](NODE | {"has_rival": True}, AROUND)
     assert (verdict.is_good, verdict.facts["warning"]) == (True, True)
     assert "mqbroker identity new --even-if-original" in verdict.why
-    assert not readiness(NODE | {"has_rival": True, "has_yielded": True}, True).is_good
+    verdict = readiness(NODE | YIELDED, True)
+    assert (verdict.is_good, verdict.why) == (False, DEPOSED)
     assert readiness(NODE | {"has_rival": True}, True).is_good
 
 

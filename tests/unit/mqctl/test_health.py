@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqctl.commands import health
 from mqctl.errors import Unreachable
 from mqctl.exits import Exit
@@ -119,6 +120,13 @@ def test_watching_ends_with_what_was_seen_last(tmp_path: Path) -> None:
 )
 def test_what_a_node_says_of_itself(facts: dict[str, Any], failing: list[str]) -> None:
     assert [name for name, _ in health.of_facts(GOOD | facts)] == failing
+
+
+def test_a_node_that_yielded_says_why_and_one_of_an_older_release_that_it_has() -> None:
+    yielded = GOOD | {"has_rival": True, "has_yielded": True}
+    assert health.of_facts(yielded | {"yielded_why": DEPOSED}) == [("node-id", DEPOSED)]
+    ((_, why),) = health.of_facts(yielded)
+    assert why == "another broker with this node id goes on: no links to the cluster"
 
 
 def test_a_rival_that_yields_is_a_warning_of_a_healthy_node() -> None:

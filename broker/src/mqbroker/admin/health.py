@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqbroker.cluster.node_id_conflict import NEW_ID, REMEDY, WHY
+from mqbroker.cluster.node_id_conflict import NEW_ID, REMEDY
 from mqbroker.config.slices import JournalOptions
 from mqbroker.node.broker.broker import Broker
 
@@ -120,7 +120,7 @@ def _listeners(node: HealthFacts, around: Surroundings) -> HealthVerdict:
 def _node_id(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     facts: HealthFacts = {"node_id": node["node_id"]}
     if node["has_yielded"]:
-        return HealthVerdict(False, f"{node.get('yielded_why') or WHY}; {REMEDY}", facts)
+        return HealthVerdict(False, f"{node['yielded_why']}; {REMEDY}", facts)
     if not node["has_rival"]:
         return HealthVerdict(True, "no other broker is heard with this node id", facts)
     why = (
@@ -144,7 +144,7 @@ def readiness(node: HealthFacts | None, is_disk_alive: bool) -> HealthVerdict:
     if node is None or node["state"] != ACTIVE:
         return HealthVerdict(False, "the broker stops")
     if node["has_yielded"]:
-        return HealthVerdict(False, str(node.get("yielded_why") or WHY))
+        return HealthVerdict(False, node["yielded_why"])
     if not is_disk_alive:
         return HealthVerdict(False, "the journal does not take writes")
     return HealthVerdict(True, "ready")

@@ -138,7 +138,9 @@ def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts.get("holds_back"):
         failing.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
     if facts.get("has_yielded"):
-        failing.append(("node-id", "another broker with this node id goes on: no links to the cluster"))
+        # An older release does not say why it is the one to yield.
+        why = facts.get("yielded_why") or "another broker with this node id goes on: no links to the cluster"
+        failing.append(("node-id", str(why)))
     return failing
 
 
