@@ -266,6 +266,31 @@ def test_a_disk_that_falls_behind_is_told_once_and_its_recovery_once(run: Runner
     run(scenario())
 
 
+class HastyDisk(CountingDisk):
+    """Its thread has synced some more whenever somebody looks."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name == "pending_bytes":
+            self.pending_bytes = max(0, value - 300)
+        return value
+
+
+def test_what_a_disk_syncs_while_it_is_asked_does_not_part_the_loop_and_the_core(run: Runner) -> None:
+    """The loop took it for full, and had told the core of fewer bytes than that takes."""
+
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            disk = HastyDisk()
+            disk.pending_bytes = PENDING_BYTES_MAX + 1
+            made.node.start(core, disk, {})
+            await until(lambda: core.of(UnsyncedBytes))
+            assert core.of(UnsyncedBytes)[0] == UnsyncedBytes(PENDING_BYTES_MAX + 1)
+
+    run(scenario())
+
+
 def test_completions_of_threads_arrive(run: Runner) -> None:
     async def scenario() -> None:
         core = ScriptedCore()

@@ -206,8 +206,10 @@ class NodeLoop:
         self._gathered_bytes = 0
         if self._is_ended:
             return None
-        if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
-            self._watch_disk(inputs, self._disk.pending_bytes)
+        # Asked once: the disk thread makes it less at any time, and what is decided by it is what the core is told.
+        pending_bytes = self._disk.pending_bytes
+        if self._is_disk_full or pending_bytes > self._pending_bytes_max:
+            self._watch_disk(inputs, pending_bytes)
         at = At(_monotonic_ns(), _time_ns() // NS_PER_MS)
         self._busy_poll.turn_begins(at.monotonic_ns)
         try:
