@@ -8,8 +8,8 @@ from mqbroker.admin.arguments import queue_named
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.broker import eviction
 from mqbroker.node.broker.broker import Broker
+from mqbroker.node.broker.eviction import lock
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
@@ -20,36 +20,30 @@ REFUSED: Final = "amqp:precondition-failed"
 def begin(broker: Broker, request: AdminRequest) -> None:
     """`drain-queue`: what is in it, and what comes, goes to the queue of its name at a node, named or by its id."""
     queue = queue_named(broker, request, "queue")
-    connection, node_id = _linked(broker, request)
-    broker.turns.part_consumers(queue)
-    _evict(broker, queue, node_id)
+    connection, node_id = linked(broker, request)
+    lock(broker, queue, node_id)
     # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
     broker.store.decisions.wait_for_earlier(_begin_now, broker, request, queue, connection.options.name, node_id)
-
-
-def _evict(broker: Broker, queue: Queue, node_id: str) -> None:
-    if not queue.kind.is_internal and not queue.kind.is_draining:
-        eviction.evict(broker, queue, f"queue {queue.kind.name!r} drains to node {node_id}", eviction.LOCKED)
 
 
 def _begin_now(broker: Broker, request: AdminRequest, queue: Queue, connection: str, node_id: str) -> None:
     if queue.is_deleted:
         broker.reply_error(request.id, "amqp:not-found", f"queue {queue.kind.name!r} was deleted meanwhile")
         return
-    _evict(broker, queue, node_id)
+    lock(broker, queue, node_id)
     try:
         broker.store.remotes.begin_drain(queue, connection, node_id)
     except Refused as refused:
         broker.reply_error(request.id, refused.condition, refused.description)
         return
-    broker.store.decisions.wait(broker.reply, request.id, _row(broker, queue))
+    broker.store.decisions.wait(broker.reply, request.id, row_of(broker, queue))
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`drain-show`: those of this node, or that of one queue; rate is messages in a second."""
     wanted: str = request.arguments["queue"]
     queues = sorted(broker.store.remotes.drains.queues.values(), key=lambda each: each.kind.name)
-    rows = [_row(broker, each) for each in queues if wanted in ("", each.kind.name)]
+    rows = [row_of(broker, each) for each in queues if wanted in ("", each.kind.name)]
     broker.reply(request.id, {"drains": rows})
 
 
@@ -59,20 +53,16 @@ def cancel(broker: Broker, request: AdminRequest) -> None:
     queue = queue_named(broker, request, "queue")
     if not queue.kind.is_draining:
         raise Refused(REFUSED, f"drain-cancel: queue {queue.kind.name!r} does not drain")
-    row, before = _row(broker, queue), queue.kind
+    row, before = row_of(broker, queue), queue.kind
     is_forced: bool = request.arguments["force"]
-    connection = broker.cluster.connections.get(queue.kind.connection)
-    if connection is not None:
-        connection.call_off(queue, is_forced=is_forced)
-    else:
-        broker.store.remotes.drains.call_off(queue, is_forced=is_forced)
+    broker.cluster.call_off(queue, is_forced=is_forced)
     row |= {"state": _state(queue)}
     decisions = broker.store.decisions
     answer = decisions.wait_for_earlier if queue.kind is before else decisions.wait  # it was called off already
     answer(broker.reply, request.id, row)
 
 
-def _linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, str]:
+def linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, str]:
     """The node that is meant, by its id or its name, and a cluster connection with a link to it. Raises Refused."""
     wanted: str = request.arguments["node"]
     found = [
@@ -92,14 +82,18 @@ def _linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, s
     raise Refused(REFUSED, f"{request.operation}: no link to node {wanted} stands")
 
 
-def _row(broker: Broker, queue: Queue) -> dict[str, Any]:
-    progress, kind = broker.store.remotes.drains.progress[queue.kind.name], queue.kind
-    moved = max(queue.acknowledged_total - progress.moved_before, 0)
-    elapsed_ns = max(broker.at.monotonic_ns - progress.since_ns, 1)
+def row_of(broker: Broker, queue: Queue) -> dict[str, Any]:
+    """What is shown of a queue that drains, or could."""
+    progress, kind = broker.store.remotes.drains.progress.get(queue.kind.name), queue.kind
+    moved, elapsed_ns, why = 0, 1, ""
+    if progress is not None:
+        why = progress.why
+        moved = max(queue.acknowledged_total - progress.moved_before, 0)
+        elapsed_ns = max(broker.at.monotonic_ns - progress.since_ns, 1)
     return {
         "queue": kind.name, "node_id": kind.forwards_to, "connection": kind.connection, "state": _state(queue),
         "left": queue.message_count, "unanswered": queue.delivering_count, "scheduled": queue.scheduled_count,
-        "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1), "why": progress.why or None,
+        "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1), "why": why or None,
     }  # fmt: skip
 
 

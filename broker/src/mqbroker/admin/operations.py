@@ -23,6 +23,7 @@ from mqbroker.admin import (
     moves,
     queues,
     quotas,
+    scale_down,
     status,
     topology,
 )
@@ -116,6 +117,10 @@ ROWS = (
     Operation("drain-queue", drains.begin, "the drain", (QUEUE, needed("node")), CHANGES),
     Operation("drain-show", drains.show, "drains, each with left, moved, rate", (text("queue"),)),
     Operation("drain-cancel", drains.cancel, "the drain, as it ends", (QUEUE, FORCE), CHANGES),
+    Operation("scale-down", scale_down.begin, "as of scale-down-show",
+              (needed("node"), flag("dry_run"), FORCE), CHANGES),
+    Operation("scale-down-show", scale_down.show, "state, left, moved, hindrances, queues, receipt"),
+    Operation("scale-down-cancel", scale_down.cancel, "as of scale-down-show", (FORCE,), CHANGES),
     Operation("groups", groups.show, "type, arbiter, groups, is_whole",
               (text("queue"), number("limit", groups.ROWS_MAX, (1, PINS_MAX)))),
 )  # fmt: skip

@@ -29,7 +29,8 @@ Targets = Callable[[], list[RoutingTarget]]
 
 
 class RoutingVerdict(NamedTuple):
-    """Stay where `place` is None and `why` is empty; go to the place; or be refused, and why."""
+    """Stay where `place` is None and `why` is empty; go to the place, perhaps for a reason of its own; or be refused,
+    and why."""
 
     place: RoutingTarget | None = None
     why: str = ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.stored import unreadable
+from mqbroker.core.cluster.id_digest import NO_IDS, PACKED_SIZE_BYTES, IdDigest
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.handed_over import WINDOW
 from mqbroker.core.queue.id_ranges import IdRanges
@@ -32,24 +33,27 @@ if TYPE_CHECKING:
     from mqbroker.wire.run import Run
 
 PREFIX: Final = INTERNAL_PREFIX + "arrived."
+DIGEST_PREFIX: Final = INTERNAL_PREFIX + "arrived-digest."  # of all that came of a queue that drains, by its source
 IDS_MAX: Final = 2 * WINDOW  # messages of a source that are known at least: all that may come again are of these
 SOURCES_MAX: Final = 10_000  # each mark of one counts
 SOURCE_MARKS_MAX: Final = 1_000  # of one source
 MARKED: Final = "#"  # between a source and a mark, which has none
 _RANGE: Final = Struct(">QI")
+DIGEST_NUMBER: Final = 1  # of the one that stands under each name
 
 
 class Arrival(Address):
     """Where the messages of one link of another node go. `names`: queues, by their names in the cluster; `key`: what is
     known of its source is known under this name."""
 
-    __slots__ = ("key", "names", "source")
+    __slots__ = ("is_counted", "key", "names", "source")
 
     def __init__(self, whole: Address, source: str, names: tuple[str, ...]) -> None:
         super().__init__(whole.name, whole.meter, pages=whole.pages)
         self.target = ""
         self.source = self.key = source
         self.names = names
+        self.is_counted = False  # whether a digest is kept of what comes
         self.can_page = whole.can_page
         self.is_topic = True  # nothing is made for it
 
@@ -115,6 +119,7 @@ class Arrivals:
         self._store = store
         self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
+        self._digests: dict[str, IdDigest] = {}  # by source: of all durable messages that came while it was counted
         self._links: dict[str, int] = {}  # by source, where it has any
         self.node_id = store.node_id
         self.arrived_total = 0
@@ -154,6 +159,8 @@ class Arrivals:
             part = run if count == run.count else part_of(run, index, index + count)
             waits = self._take_in(whole, part, queues) or waits
             self._note(arrival.key, first_id + index, count, is_durable=waits)
+            if arrival.is_counted and waits:
+                self._digest(arrival.source, first_id + index, count)
             went += count
         LOOK.has_touched = True
         self.arrived_total += went
@@ -227,6 +234,17 @@ class Arrivals:
         if is_durable:
             self._store.journal.duplicates.add(PREFIX + key, number, _RANGE.pack(first, count), known.oldest)
 
+    def counted(self, arrival: Arrival) -> IdDigest:
+        """What comes on this link is counted; what has come of its source so far."""
+        LOOK.has_touched = True
+        arrival.is_counted = True
+        return self._digests.get(arrival.source, NO_IDS)
+
+    def _digest(self, source: str, first: int, count: int) -> None:
+        LOOK.has_touched = True
+        digest = self._digests[source] = self._digests.get(source, NO_IDS).plus(first, count)
+        self._store.journal.duplicates.add(DIGEST_PREFIX + source, DIGEST_NUMBER, digest.packed(), DIGEST_NUMBER)
+
     def _say_again(self, key: str) -> None:
         """The last one once more, so that there is an append."""
         known = self._ranges[key]
@@ -266,6 +284,8 @@ class Arrivals:
         self._keys[source].remove(key)
         if not self._keys[source]:
             del self._keys[source]
+            if self._digests.pop(source, None) is not None:
+                self._store.journal.duplicates.drop(DIGEST_PREFIX + source)
         del self._ranges[key]
         self._store.journal.duplicates.drop(PREFIX + key)
 
@@ -276,8 +296,18 @@ class Arrivals:
                 self._ranges[key] = ArrivedRanges()
                 self._keys.setdefault(source_of(key), []).append(key)
             self._ranges[key].add(number, first, count)
+        for name, stored in recovered.duplicates.items():
+            if name.startswith(DIGEST_PREFIX) and stored:
+                self._digests[name.removeprefix(DIGEST_PREFIX)] = _digest_in(name, stored[-1].duplicate_id)
         for keys in self._keys.values():
             keys.sort(key=lambda each: self._ranges[each].next_number)
+
+
+def _digest_in(name: str, packed: bytes) -> IdDigest:
+    """Raises StorageFault."""
+    if len(packed) != PACKED_SIZE_BYTES:
+        raise unreadable(f"how much has come, {name!r}", f"it has {len(packed)} bytes")
+    return IdDigest.of(packed)
 
 
 def arrived_in(recovered: Recovered) -> Iterator[tuple[str, int, int, int]]:

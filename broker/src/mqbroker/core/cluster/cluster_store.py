@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address import Address, Part
     from mqbroker.core.address.auto_delete import AutoDelete
     from mqbroker.core.address.dead_letters import DeadLetters
+    from mqbroker.core.address.message_observer import MessageObserver
     from mqbroker.core.cluster.forwarding import Remotes
     from mqbroker.core.cluster.queue_observer import QueueObserver
     from mqbroker.core.queue.backlog import Segment
@@ -40,6 +41,18 @@ class ClusterStore(AddressStore):
     @abstractmethod
     def add_queue(self, kind: QueueKind, maker: tuple[str, int] = NOBODY) -> Queue:
         """One that is not there, whoever wants it; it counts for its maker, and so does its address, if it is new."""
+
+    @abstractmethod
+    def observe_queues(self, observer: QueueObserver) -> None:
+        """The observer hears of queues and consumers from now on."""
+
+    @abstractmethod
+    def observe_messages(self, observer: MessageObserver) -> None:
+        """The observer hears of messages from now on: of all that there are, if that is before `load`."""
+
+    @abstractmethod
+    def stop_observing(self, observer: object) -> None:
+        """The observer hears of nothing any more."""
 
     @abstractmethod
     def purge(self, queue: Queue) -> int:

@@ -62,7 +62,7 @@ class Drains:
         check_is_public(kind)
         if kind.is_draining:
             raise Refused(IN_USE, f"queue {kind.name!r} drains to node {kind.forwards_to} already")
-        if what := _hindrance(kind):
+        if what := hindrance_of(kind):
             raise Refused("amqp:not-implemented", f"queue {kind.name!r} {what}: such queues do not drain yet")
         if queue.consumers or queue.arriving_count:
             raise Refused(IN_USE, f"queue {kind.name!r} is in use")
@@ -147,8 +147,8 @@ class Drains:
         self.progress.pop(queue.kind.name, None)
 
 
-def _hindrance(kind: QueueKind) -> str:
-    """What it is that does not drain; empty where it does."""
+def hindrance_of(kind: QueueKind) -> str:
+    """What a queue of this kind is that does not drain yet; empty where it does."""
     hindrances = (
         (kind.routing != ANYCAST, f"is {kind.routing}"),
         (not kind.is_durable, "is not durable"),

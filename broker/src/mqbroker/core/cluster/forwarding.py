@@ -18,6 +18,7 @@ from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, R
 from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
@@ -65,9 +66,18 @@ class Remotes:
         self.queues: dict[ForwardingRoute, Queue] = {}
         self.marks = Marks()
         self.drains = Drains(store)
+        self.scale_down = ScaleDown(store, self._observe)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
+
+    def _observe(self, scale_down: ScaleDown, is_on: bool) -> None:
+        store = self._store
+        if is_on:
+            store.observe_messages(scale_down)
+            store.observe_queues(scale_down)
+        else:
+            store.stop_observing(scale_down)
 
     def reserve_ids(self) -> None:
         """Other nodes know messages by their ids, so none comes twice, also not after a crash.

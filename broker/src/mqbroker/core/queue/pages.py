@@ -265,6 +265,14 @@ class Pages:
         self.count += count
         self.size_bytes += size_bytes
 
+    def volatile(self) -> Iterator[tuple[int, int]]:
+        """Messages (first id, count) that the queue has not in the journal."""
+        for page in (*([self.reading] if self.reading is not None else []), *self._pages):
+            yield from ((piece.first_id, piece.n) for piece in page.pieces() if not piece.is_durable)
+            for one in page.fresh:
+                if not (self._is_durable and one.queue_ids):
+                    yield one.first_id, one.count
+
     @property
     def first(self) -> Page | None:
         """The page to be read next."""

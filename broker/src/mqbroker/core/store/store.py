@@ -126,6 +126,12 @@ class Store(PagingStore):
         LOOK.has_touched = True
         self.message_observers += (observer,)
 
+    def stop_observing(self, observer: object) -> None:
+        """The observer hears of nothing any more."""
+        LOOK.has_touched = True
+        self.queue_observers = tuple(each for each in self.queue_observers if each is not observer)
+        self.message_observers = tuple(each for each in self.message_observers if each is not observer)
+
     # -- names ---------------------------------------------------------------------------------------------------------
 
     def address_for(self, name: str, actor: Actor | None, *, anycast: bool = False) -> Address:
@@ -624,6 +630,7 @@ class Store(PagingStore):
         Raises StorageFault for what cannot be read, or has no file."""
         self.address_records.load(recovered)
         self.arrivals.load(recovered)
+        self.remotes.scale_down.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, kind in kinds_in(recovered):
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)

@@ -60,7 +60,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place_of(listener.redirect_to)))
     elif verdict.place is not None:
         place = RedirectPlace(verdict.place.host, verdict.place.port)
-        why = f"router {listener.router!r} sends this connection to {place.host}:{place.port}"
+        why = verdict.why or f"router {listener.router!r} sends this connection to {place.host}:{place.port}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place))
     elif verdict.why:
         connection.close("amqp:connection:forced", verdict.why)

@@ -203,9 +203,9 @@ class Peer(ABC):
         """Something may have to go out at the end of this step."""
         self.broker.touched[self.conn] = self
 
-    def close(self, condition: str | None, description: str) -> None:
+    def close(self, condition: str | None, description: str, info: dict[Symbol, Any] | None = None) -> None:
         """Close from our side."""
-        self.connection.close(condition, description)
+        self.connection.close(condition, description, info)
         self.touch()
         self.handle_events()
 

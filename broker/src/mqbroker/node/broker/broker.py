@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Bug
@@ -26,6 +27,7 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.large_messages import LargeMessages
 from mqbroker.node.amqp.turns import CALM_WORK, RECENT_NS, watch
+from mqbroker.node.broker import eviction
 from mqbroker.node.broker.chores import Chores
 from mqbroker.node.broker.deployment import deploy
 from mqbroker.node.broker.local import LocalSessions
@@ -43,16 +45,18 @@ from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
+from mqbroker.node.cluster.scaling_down import CLUSTER, ScalingDown
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import DeleteSegment, Effect, Send
 from mqbroker.node.values.jobs import Jobs
-from mqbroker.node.values.node_states import NodeState
+from mqbroker.node.values.node_states import RUNS, NodeState
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Attaching
     from mqbroker.amqp.links import LinkBase
+    from mqbroker.cluster.routing.router import RoutingVerdict
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.amqp.terminus_expiry import Scope
@@ -106,10 +110,11 @@ class Broker(ClusterBroker):
         self.store.load(recovered, setup.large_files)
         self.commits = Commits(self.store)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.chores = Chores(self, [self.store.overdue, self.store.remains, self.reloads])
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
         self.termini, self.stopping = Termini(self), Stopping(self)
+        self.scaling_down = ScalingDown(self, self.stopping, partial(eviction.lock, self))
+        self.chores = Chores(self, [self.store.overdue, self.store.remains, self.reloads, self.scaling_down])
         self._several_until_ns = 0  # so long several queues count as having messages
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
         self._operations = setup.operations
@@ -125,6 +130,7 @@ class Broker(ClusterBroker):
         self._handlers = self._handlers_of_inputs()
         list(deploy(self, options, []))  # all pieces of it
         self.cluster.start(recovered)
+        self.scaling_down.restored()
         self.canaries.start()
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
@@ -183,6 +189,8 @@ class Broker(ClusterBroker):
         if self.store.paging.queues:
             self.store.paging.run()
         more = upkeep(self.store) or more
+        if self.store.remotes.scale_down.changed:
+            self.store.remotes.scale_down.write()
         for segment in self.journal.deletable():
             self.effects.append(DeleteSegment(self.completions.next_id(), segment))
         append = self._seal()
@@ -348,7 +356,13 @@ class Broker(ClusterBroker):
     @property
     def is_running(self) -> bool:
         """Whether the node begins anything new; else it is on its way to its end."""
-        return self.stopping.state is NodeState.RUNNING
+        return self.stopping.state in RUNS
+
+    def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
+        """As the router of its listener says, but to nobody's node where this one lets no client in."""
+        if self.stopping.state is NodeState.CORDONED and peer.listener.kind != CLUSTER:
+            return self.scaling_down.verdict(peer.listener)
+        return super().route(peer, is_late=is_late)
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
         """A peer asks for a link: accept or refuse that."""

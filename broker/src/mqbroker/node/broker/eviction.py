@@ -33,6 +33,13 @@ def evict(broker: Broker, queue: Queue, why: str, condition: str = DELETED) -> N
         client.end(condition, why)
 
 
+def lock(broker: Broker, queue: Queue, node_id: str) -> None:
+    """Nobody consumes from a queue of clients that is to drain; what they had is in it again."""
+    broker.turns.part_consumers(queue)
+    if not queue.kind.is_internal and not queue.kind.is_draining:
+        evict(broker, queue, f"queue {queue.kind.name!r} drains to node {node_id}", LOCKED)
+
+
 def evicted(queue: Queue, why: str) -> Iterator[int]:
     """The same of those who consume by now, one after the other; yields what each cost, in units of amqp/work.py."""
     for client in clients_of(queue):

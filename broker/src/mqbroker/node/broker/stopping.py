@@ -12,7 +12,7 @@ from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.look import LOOK
 from mqbroker.node.values.effects import Halt
 from mqbroker.node.values.inputs import Stop
-from mqbroker.node.values.node_states import NODE_STATES, NodeEvent, NodeState
+from mqbroker.node.values.node_states import NODE_STATES, RUNS, NodeEvent, NodeState
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
@@ -32,12 +32,21 @@ class Stopping:
         broker, before = self._broker, self.state
         LOOK.has_touched = True
         self._move(NodeEvent.STOP)
-        if before is NodeState.RUNNING:
+        if before in RUNS:
             broker.discovery.stop()
             broker.cluster.stop()
             broker.routing.stop()
             broker.reloads.stop()
             broker.large.when_finished(lambda: broker.store.decisions.wait_for_earlier(self._close_all))
+
+    def cordon(self) -> None:
+        """No client is let in from now on."""
+        self._move(NodeEvent.CORDON)
+
+    def uncordon(self) -> None:
+        """Clients are let in again."""
+        if self.state is NodeState.CORDONED:
+            self._move(NodeEvent.UNCORDON)
 
     def _move(self, event: NodeEvent) -> None:
         after = NODE_STATES.after(self.state, event)

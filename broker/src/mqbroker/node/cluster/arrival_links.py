@@ -165,13 +165,22 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         raise Refused("amqp:invalid-field", why)
     answer = answer_to(target)
     if QUEUE in said:
+        _check_stays(peer.broker.store)
         _make_queue(peer.broker.store, queue_wanted(said[QUEUE], target.address), names)
-        answer = makes_queues(answer)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
+    if QUEUE in said:
+        answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival))
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
     return MadeEnd(end, answer)
+
+
+def _check_stays(store: Store) -> None:
+    """Raises Refused where this node leaves itself: what came now would have to go on."""
+    leaves = store.remotes.scale_down
+    if leaves.is_on and not leaves.is_ending:
+        raise Refused("amqp:precondition-failed", f"this node scales down itself, to node {leaves.target}")
 
 
 def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) -> None:

@@ -138,6 +138,15 @@ class Cluster:
         if connection is not None:
             connection.serve(queue)
 
+    def call_off(self, queue: Queue, *, is_forced: bool) -> None:
+        """A queue that drains is served here again, once the other node has answered for what it may have; `is_forced`:
+        at once."""
+        connection = self.connections.get(queue.kind.connection)
+        if connection is not None:
+            connection.call_off(queue, is_forced=is_forced)
+        else:
+            self.broker.store.remotes.drains.call_off(queue, is_forced=is_forced)
+
     # -- those who dial us ---------------------------------------------------------------------------------------------
 
     def greet(self, peer: AcceptedPeer) -> Greeting:

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from mqbroker.core.cluster.id_digest import PACKED_SIZE_BYTES, IdDigest
 from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
 from mqbroker.journal.records import as_json
 from mqbroker.wire.performatives import Attach, Source, Target
@@ -21,6 +22,7 @@ NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what c
 CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
 QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the other node makes one where it has none,
 MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
+ARRIVED: Final = Symbol("mq:arrived")  # and how much has come of it, by the numbers that flows say
 NOT_FOUND: Final = "amqp:not-found"
 OLDER: Final = "the other node is of a release that does not know what drains there: upgrade it first"
 ATTRIBUTES_SIZE_MAX: Final = 64 << 10
@@ -54,10 +56,17 @@ def queue_wanted(said: Any, address: str) -> QueueKind | None:
     return kind if kind.address == address and kind.routing == "anycast" and kind.is_durable else None
 
 
-def makes_queues(answer: Target) -> Target:
-    """The answer of a node that has the queue, or has made it."""
+def makes_queues(answer: Target, arrived: IdDigest) -> Target:
+    """The answer of a node that has the queue, or has made it; `arrived`: what came of it under the link's name."""
     capabilities = (*(answer.capabilities or ()), MAKES_QUEUES)
-    return replace(answer, capabilities=capabilities)
+    return replace(answer, capabilities=capabilities, dynamic_node_properties={ARRIVED: arrived.packed()})
+
+
+def arrived_in(answer: Attach) -> IdDigest | None:
+    """What an answer says of that, None where it does not."""
+    said = answer.target.dynamic_node_properties if isinstance(answer.target, Target) else None
+    packed = (said or {}).get(ARRIVED)
+    return IdDigest.of(packed) if isinstance(packed, bytes) and len(packed) == PACKED_SIZE_BYTES else None
 
 
 def has_made(answer: Attach) -> bool:

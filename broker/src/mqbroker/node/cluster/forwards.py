@@ -23,7 +23,8 @@ from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, attach_for, has_made
+from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, arrived_in, attach_for, has_made
+from mqbroker.node.cluster.rivals import rivals_at, turn_rank
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 from mqbroker.wire.run import Run
@@ -66,7 +67,7 @@ class ForwardConsumer(LinkConsumer):
             return REROUTED_MAX
         if self._window_bytes <= 0:
             return 0
-        if self.competing and self.queue.backlog.count and self.queue.backlog.head.rank >= self._turn_rank:
+        if self.competing and self.queue.backlog.count and self.queue.backlog.head.rank >= turn_rank(self.competing):
             return 0
         return super().capacity()
 
@@ -80,18 +81,13 @@ class ForwardConsumer(LinkConsumer):
     def _options(self) -> ClusterConnectionOptions:
         return self.forwards.bridge.of.options
 
-    @property
-    def _turn_rank(self) -> int:
-        """The lowest place of a message that a rival has: what is behind it waits for that."""
-        return min((rank for each in self.competing if (rank := _first_rank(each)) >= 0), default=1 << 62)
-
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Send them, behind the number of the first where the other node cannot count on."""
         if self.is_refused:
             self.peer.broker.store.remotes.reroute(queue, segment)
             return segment.n
         if self.competing:
-            turn = min(segment.n, self._turn_rank - segment.rank)
+            turn = min(segment.n, turn_rank(self.competing) - segment.rank)
             if turn <= 0:
                 return 0  # a rival has something from before it
             segment = segment.part(segment.start, turn)
@@ -240,15 +236,6 @@ class ForwardConsumer(LinkConsumer):
         self.peer.broker.store.dirty[self.queue] = None
 
 
-def _first_rank(queue: Queue) -> int:
-    """The lowest place of what the queue will hand out, 0 where only the disk knows it, -1 where there is nothing."""
-    ranks = [queue.backlog.head.rank] if queue.backlog.count else []
-    LOOK.has_touched = True
-    if queue.waiting:
-        ranks.append(queue.waiting[0].rank)
-    return min(ranks, default=0 if queue.paged_count else -1)
-
-
 class Forwards:
     """The links of one bridge. They begin when the other node has told which queues it has."""
 
@@ -303,6 +290,9 @@ class Forwards:
             self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
             if not has_made(answer):
                 self.peer.detach(consumer.link, is_closed=False)
+            elif self.broker.store.remotes.scale_down.heard(consumer.queue, arrived_in(answer)):
+                self.broker.store.decisions.wait(self._join, consumer)
+                return
         if consumer.is_arriving and consumer.link.is_attached:
             # Nothing leaves before it is on disk how far ids go (core/cluster/forwarding.py).
             self.broker.store.decisions.wait_for_earlier(self._join, consumer)
@@ -435,6 +425,8 @@ class Forwards:
     def _look_at_drain(self, consumer: ForwardConsumer) -> None:
         """A drain that was called off ends when all that went out is answered, and that is on disk."""
         queue, handed_over = consumer.queue, consumer.handed_over
+        if not queue.kind.drain_ends and not queue.message_count and self.broker.store.remotes.scale_down.is_on:
+            self._look_at_receipt(consumer)
         if not queue.kind.drain_ends or self.consumers.get(queue) is not consumer:
             return
         if handed_over.ids.count and not queue.message_count:
@@ -443,6 +435,17 @@ class Forwards:
             self.wait_for_disk(consumer, handed_over.take_answered())
         elif self.broker.store.remotes.drains.is_answered(queue):
             self.peer.detach(consumer.link)  # for good: the other node forgets what came
+
+    def _look_at_receipt(self, consumer: ForwardConsumer) -> None:
+        """A queue is empty: once that is on disk the other node is asked what has arrived, by a link that is new."""
+        handed_over = consumer.handed_over
+        if self.consumers.get(consumer.queue) is not consumer or consumer.is_arriving:
+            return
+        if handed_over.ids.count:
+            self.wait_for_disk(consumer, list(handed_over.ids))
+        elif self.broker.store.remotes.scale_down.has_to_ask(consumer.queue) and consumer.link.is_attached:
+            self.peer.detach(consumer.link, is_closed=False)
+            self.attach(consumer.queue)
 
     def called_off(self, queue: Queue, *, is_forced: bool) -> None:
         """A drain is to end; `is_forced`: whatever is without an answer."""
@@ -489,11 +492,6 @@ class Forwards:
     def _look(self, changed: Queue) -> None:
         """Which queues have to take turns: only those of one address may."""
         address = self.broker.store.addresses.get(changed.kind.address)
-        of_address = [] if address is None else [*address.forwarding, *address.anycast]
-        served = [queue for queue in of_address if queue in self.consumers]
-        for queue in served:
-            route = set(queue.kind.route)
-            self.consumers[queue].competing = [
-                other for other in served if other is not queue and route & set(other.kind.route)
-            ]
+        for queue, rivals in rivals_at(address, self.consumers).items():
+            self.consumers[queue].competing = rivals
             self.broker.store.dirty[queue] = None

@@ -9,17 +9,24 @@ from mqbroker.base.states import OURS, StateEvent, StateMember
 
 
 class NodeState(StateMember):
-    """Where a node stands. Whoever begins something asks whether it is RUNNING; nothing leads back to that."""
+    """Where a node stands. Whoever begins something asks whether it runs, and whoever lets clients in whether it is
+    RUNNING. Nothing leads back from DRAINING."""
 
     RUNNING = "running"
+    CORDONED = "cordoned"  # it runs, and lets no client in: what it has goes to another node
     DRAINING = "draining"  # it takes in nothing new, and answers what it took in
     STOPPING = "stopping"  # its connections are closed: the step that is under way ends the journal
     STOPPED = "stopped"  # the journal's end is on its way to the disk; until it is there the node answers, no more
 
 
+RUNS: Final = (NodeState.RUNNING, NodeState.CORDONED)
+
+
 class NodeEvent(StateEvent):
     """What moves a node. Who asks it to stop may do so again at any time."""
 
+    CORDON = "is to take no clients", OURS
+    UNCORDON = "is to take clients again", OURS
     STOP = "is asked to stop", OURS
     ANSWERED = "has answered all that it took in", OURS
     JOURNAL_ENDED = "has ended its journal", OURS
@@ -28,6 +35,9 @@ class NodeEvent(StateEvent):
 NODE_STATES: Final = StateTable(
     {
         (NodeState.RUNNING, NodeEvent.STOP): NodeState.DRAINING,
+        (NodeState.RUNNING, NodeEvent.CORDON): NodeState.CORDONED,
+        (NodeState.CORDONED, NodeEvent.UNCORDON): NodeState.RUNNING,
+        (NodeState.CORDONED, NodeEvent.STOP): NodeState.DRAINING,
         (NodeState.DRAINING, NodeEvent.STOP): NodeState.DRAINING,
         (NodeState.DRAINING, NodeEvent.ANSWERED): NodeState.STOPPING,
         (NodeState.STOPPING, NodeEvent.STOP): NodeState.STOPPING,

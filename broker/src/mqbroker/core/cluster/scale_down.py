@@ -1,0 +1,259 @@
+"""That this node is to leave, where its messages go, and what became of each queue's since it began.
+
+The record of it is in the journal as ids of duplicate detection are, under names that no address has, so that a node
+that dies half-way goes on by itself. A queue's tally counts its durable messages: how many there were, came, went to
+the other node or otherwise. It is written in the append in which that happened, so both are there after a crash, or
+neither. Others than durable ones end with the process; their ids are remembered so that nobody counts them. Invariant:
+before + came = consumed + moved + left. Source: docs/adr/0027-scale-down.md.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.message_observer import MessageObserver
+from mqbroker.core.address.stored import unreadable
+from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
+from mqbroker.core.cluster.queue_observer import QueueObserver
+from mqbroker.core.queue.id_ranges import IdRanges
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED
+from mqbroker.journal.records import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.queue.queue import Queue, Segment
+    from mqbroker.journal.recovered import Recovered
+
+NAME: Final = INTERNAL_PREFIX + "scale-down"
+TALLY_PREFIX: Final = INTERNAL_PREFIX + "scale-down-tally."
+NUMBER: Final = 1  # of the one id that stands under each name
+COUNTS: Final = ("messages", "bytes", "delivering", "scheduled", "paged", "large")
+
+
+class QueueTally:
+    """Of one queue. `before` is what it held when that began, by COUNTS; `arrived` what the other node has said of it
+    last, when so many of them `went`; `arrived_before` what it knew under that link's name before anything went."""
+
+    __slots__ = (
+        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "name", "volatile", "went",
+    )  # fmt: skip
+
+    def __init__(self, name: str, address: str, before: dict[str, int]) -> None:
+        self.name: Final = name
+        self.address: Final = address
+        self.before: Final = before
+        self.came = 0
+        self.consumed = 0  # by clients, or expired, purged, deleted here
+        self.went = NO_IDS
+        self.volatile = IdRanges()  # messages of it that no journal has
+        self.arrived_before: IdDigest | None = None
+        self.arrived: IdDigest | None = None
+        self.asked_at = -1
+
+    @property
+    def left(self) -> int:
+        """How many durable ones there should be."""
+        return self.before["messages"] + self.came - self.consumed - self.went.count
+
+    def encoded(self) -> bytes:
+        """As the journal has it."""
+        said = {
+            "address": self.address, "before": self.before, "came": self.came, "consumed": self.consumed,
+            "went": self.went.numbers,
+            "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
+        }  # fmt: skip
+        return as_json(said).encode()
+
+    @staticmethod
+    def of(name: str, encoded: bytes) -> QueueTally:
+        """The way back. Raises StorageFault."""
+        try:
+            said = json.loads(encoded)
+            tally = QueueTally(name, said["address"], {each: int(said["before"][each]) for each in COUNTS})
+            tally.came, tally.consumed = int(said["came"]), int(said["consumed"])
+            tally.went = IdDigest(*said["went"])
+            if said["arrived_before"] is not None:
+                tally.arrived_before = IdDigest(*said["arrived_before"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise unreadable(f"what is counted of queue {name!r}", str(error)) from error
+        return tally
+
+
+class ScaleDown(MessageObserver, QueueObserver):
+    """See the module's docstring. `target` is empty where this node stays. `pending`: queues that were not looked at
+    since they were made, or since the process began."""
+
+    def __init__(self, store: AddressStore, observes: Callable[[ScaleDown, bool], None]) -> None:
+        """`observes`: it is to hear of queues and messages from now on, or no more."""
+        self._store = store
+        self._observes = observes
+        self.target = self.connection = ""
+        self.since_ms = 0
+        self.is_forced = self.is_ending = False
+        self.tallies: dict[str, QueueTally] = {}
+        self.pending: dict[Queue, None] = {}
+        self.changed: dict[str, QueueTally] = {}  # since the last append
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this node is to leave, or was, and that is not over."""
+        return bool(self.target)
+
+    def begin(self, connection: str, target: str, *, is_forced: bool) -> None:
+        """This node leaves, and that is its heir; on disk with this step's append."""
+        LOOK.has_touched = True
+        self.target, self.connection, self.is_forced = target, connection, is_forced
+        self.since_ms = self._store.at.wall_ms
+        self._observes(self, True)
+        self._say()
+
+    def look_at_all(self) -> None:
+        """All queues that there are have to be looked at."""
+        LOOK.has_touched = True
+        self.pending.update(dict.fromkeys(self._store.queues.values()))
+
+    def call_off(self) -> None:
+        """What is here stays; that is over when no queue drains any more."""
+        LOOK.has_touched = True
+        self.is_ending = True
+        self.pending.clear()
+        self._say()
+
+    def end(self) -> None:
+        """This node stays."""
+        journal = self._store.journal.duplicates
+        LOOK.has_touched = True
+        for name in self.tallies:
+            journal.drop(TALLY_PREFIX + name)
+        journal.drop(NAME)
+        self._observes(self, False)
+        self.target = self.connection = ""
+        self.is_forced = self.is_ending = False
+        self.tallies, self.pending, self.changed = {}, {}, {}
+
+    def _say(self) -> None:
+        said = {
+            "target": self.target, "connection": self.connection, "since_ms": self.since_ms,
+            "is_forced": self.is_forced, "is_ending": self.is_ending,
+        }  # fmt: skip
+        self._store.journal.duplicates.add(NAME, NUMBER, as_json(said).encode(), NUMBER)
+
+    def load(self, recovered: Recovered) -> None:
+        """Take over what recovery found. Raises StorageFault."""
+        stored = recovered.duplicates.get(NAME)
+        if not stored:
+            return
+        LOOK.has_touched = True
+        try:
+            said = json.loads(stored[-1].duplicate_id)
+            self.target, self.connection = str(said["target"]), str(said["connection"])
+            self.since_ms, self.is_forced, self.is_ending = said["since_ms"], said["is_forced"], said["is_ending"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise unreadable("where this node's messages go", str(error)) from error
+        for name, ids in recovered.duplicates.items():
+            if name.startswith(TALLY_PREFIX) and ids:
+                queue = name.removeprefix(TALLY_PREFIX)
+                self.tallies[queue] = QueueTally.of(queue, ids[-1].duplicate_id)
+        self._observes(self, True)
+
+    # -- what is counted -----------------------------------------------------------------------------------------------
+
+    def count(self, queue: Queue, delivering: int) -> QueueTally:
+        """What is in a queue is counted from now on; `delivering`: how many were with consumers before they had to go.
+        What is in delivery even now counts as durable."""
+        known = self.tallies.get(queue.kind.name)
+        LOOK.has_touched = True
+        if known is not None:
+            return known
+        sizes, large, volatile = 0, 0, IdRanges()
+        for segment in queue.segments():
+            sizes += segment.run.size_bytes(segment.start, segment.n)
+            large += segment.n if segment.run.large is not None else 0
+            if not segment.run.section.is_durable:
+                volatile.add(segment.first_id, segment.first_id + segment.n)
+        pages = queue.pages
+        if pages is not None:
+            sizes += pages.size_bytes
+            for first, n in pages.volatile():
+                volatile.add(first, first + n)
+        messages = queue.message_count - volatile.count
+        values = (messages, sizes, delivering, queue.scheduled_count, queue.paged_count, large)
+        tally = QueueTally(queue.kind.name, queue.kind.address, dict(zip(COUNTS, values, strict=True)))
+        tally.volatile = volatile
+        self.tallies[tally.name] = self.changed[tally.name] = tally
+        return tally
+
+    def left_in(self, queue: Queue) -> int:
+        """How many durable messages a queue that is counted has."""
+        return queue.message_count - self.tallies[queue.kind.name].volatile.count
+
+    def write(self) -> None:
+        """Near the end of a step: what was counted in it goes with its append."""
+        LOOK.has_touched = True
+        changed, self.changed = self.changed, {}
+        for name, tally in changed.items():
+            self._store.journal.duplicates.add(TALLY_PREFIX + name, NUMBER, tally.encoded(), NUMBER)
+
+    def heard(self, queue: Queue, arrived: IdDigest | None) -> bool:
+        """The other node has told, by the answer to an attach, what has arrived of a queue; None: an older one does
+        not. Whether nothing may go before this step's append is on disk."""
+        tally = self.tallies.get(queue.kind.name)
+        LOOK.has_touched = True
+        if tally is None or arrived is None:
+            return False
+        is_first = tally.arrived_before is None
+        if tally.arrived_before is None:
+            tally.arrived_before = arrived
+            self.changed[tally.name] = tally
+        tally.arrived, tally.asked_at = arrived.since(tally.arrived_before), tally.went.count
+        return is_first
+
+    def has_to_ask(self, queue: Queue) -> bool:
+        """Whether more has gone to the other node than it has said that it has."""
+        tally = self.tallies.get(queue.kind.name)
+        return tally is not None and tally.asked_at != tally.went.count
+
+    # -- observers -----------------------------------------------------------------------------------------------------
+
+    def messages_entered(self, queues: Sequence[Queue], segment: Segment) -> None:
+        """See MessageObserver."""
+        for queue in queues:
+            tally = self.tallies.get(queue.kind.name)
+            if tally is None:
+                continue
+            LOOK.has_touched = True
+            if segment.run.section.is_durable:
+                tally.came += segment.n
+                self.changed[tally.name] = tally
+            else:
+                tally.volatile.add(segment.first_id, segment.first_id + segment.n)
+
+    def messages_left(self, queue: Queue, first_id: int, count: int, why: str) -> None:
+        """See MessageObserver."""
+        tally = self.tallies.get(queue.kind.name)
+        if tally is None:
+            return
+        LOOK.has_touched = True
+        for first, end in tally.volatile.missing(first_id, first_id + count):
+            if why == ACKNOWLEDGED and queue.kind.is_draining:
+                tally.went = tally.went.plus(first, end - first)
+            else:
+                tally.consumed += end - first
+            self.changed[tally.name] = tally
+        tally.volatile.remove(first_id, first_id + count)
+
+    def queue_added(self, queue: Queue) -> None:
+        """See QueueObserver."""
+        if not self.is_ending:
+            LOOK.has_touched = True
+            self.pending[queue] = None
+
+    def queue_removed(self, queue: Queue) -> None:
+        """See QueueObserver."""
+        LOOK.has_touched = True
+        self.pending.pop(queue, None)

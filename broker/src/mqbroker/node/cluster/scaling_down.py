@@ -1,0 +1,235 @@
+"""A node that leaves: no client is let in, and all queues that can drain to one other node, while this one runs.
+
+Clients that are here may go on for GRACE_NS, then their connections are closed with a redirect to the heir, and queues
+begin to drain, some in a step; a connection with an open transaction stays for TRANSACTIONS_NS more. Links between
+nodes stand. What was begun goes on after a restart, since the journal says it (core/cluster/scale_down.py). Source:
+docs/adr/0027-scale-down.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from mqbroker.amqp import work
+from mqbroker.amqp.redirect import CONNECTION_REDIRECT, RedirectPlace, redirect_info
+from mqbroker.amqp.states import ConnectionState
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.routing.policies import RoutingTarget
+from mqbroker.cluster.routing.router import RoutingVerdict
+from mqbroker.core.cluster.drains import hindrance_of
+from mqbroker.core.cluster.scale_down import ScaleDown
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+
+if TYPE_CHECKING:
+    from mqbroker.cluster.discovery.announcement import Connector
+    from mqbroker.cluster.notices import Member
+    from mqbroker.config.slices import ListenerOptions
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
+
+GRACE_NS: Final = 1_000 * NS_PER_MS
+TRANSACTIONS_NS: Final = 10_000 * NS_PER_MS
+LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
+CLUSTER: Final = "cluster"
+
+
+class Doors(Protocol):
+    """What lets clients in."""
+
+    def cordon(self) -> None:
+        """None is let in from now on."""
+
+    def uncordon(self) -> None:
+        """They are again."""
+
+
+class ScalingDown:
+    """See the module's docstring. It is a chore, and has a deadline."""
+
+    def __init__(self, broker: ClusterBroker, doors: Doors, lock: Callable[[Queue, str], None]) -> None:
+        """`lock`: nobody consumes from a queue that is to drain to a node; what they had is in it again."""
+        self._broker: Final = broker
+        self._doors: Final = doors
+        self._lock: Final = lock
+        self.due_ns = 0
+        self.scheduled_ns = 0
+        self._closing_ns = 0  # clients' connections are closed from then on
+        self.is_moving = False  # queues may begin to drain
+
+    @property
+    def record(self) -> ScaleDown:
+        """What is kept of it."""
+        return self._broker.store.remotes.scale_down
+
+    # -- begin, and the end --------------------------------------------------------------------------------------------
+
+    def restored(self) -> None:
+        """A start: what was begun goes on."""
+        record = self.record
+        LOOK.has_touched = True
+        if record.is_on and not record.is_ending:
+            self._doors.cordon()
+            self._begin_at(self._broker.at.monotonic_ns)
+
+    def begin(self, connection: str, target: str, *, is_forced: bool) -> None:
+        """This node leaves from now on."""
+        broker = self._broker
+        self.record.begin(connection, target, is_forced=is_forced)
+        self._doors.cordon()
+        broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
+        self._begin_at(broker.at.monotonic_ns + GRACE_NS)
+
+    def _begin_at(self, at_ns: int) -> None:
+        LOOK.has_touched = True
+        self._closing_ns, self.is_moving = at_ns, False
+        self._look_again(at_ns)
+
+    def _look_again(self, at_ns: int) -> None:
+        LOOK.has_touched = True
+        self.due_ns = max(at_ns, 1)
+        self._broker.timers.add(self)
+
+    def call_off(self, *, is_forced: bool) -> None:
+        """What is here stays. `is_forced`: also what the other node may have without an answer."""
+        broker, record = self._broker, self.record
+        LOOK.has_touched = True
+        self.due_ns, self.is_moving = 0, False
+        if not record.is_ending:
+            record.call_off()
+            broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
+        for queue in self.queues():
+            broker.cluster.call_off(queue, is_forced=is_forced)
+        self._doors.uncordon()
+
+    def queues(self) -> list[Queue]:
+        """Those that drain for its sake."""
+        record = self.record
+        drained = self._broker.store.remotes.drains.queues_to(record.target, record.connection)
+        return [queue for queue in drained if queue.kind.name in record.tallies]
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def clients(self) -> Iterator[AcceptedPeer]:
+        """Connections of clients that are open."""
+        for peer in list(self._broker.peers.values()):
+            if not isinstance(peer, AcceptedPeer) or peer.listener.kind == CLUSTER:
+                continue
+            if not peer.connection.is_dead and peer.connection.state is ConnectionState.OPENED:
+                yield peer
+
+    def verdict(self, listener: ListenerOptions) -> RoutingVerdict:
+        """Where a client belongs that opens a connection."""
+        place = self._place(listener)
+        target = None if place is None else RoutingTarget(self.record.target, place.host, place.port)
+        return RoutingVerdict(target, self._why)
+
+    @property
+    def _why(self) -> str:
+        member = self.member
+        name = self.record.target if member is None else member.name
+        return f"node {self._broker.options.node.name} scales down: its queues go to node {name}"
+
+    @property
+    def member(self) -> Member | None:
+        """The heir, where it is known."""
+        connection = self._broker.cluster.connections.get(self.record.connection)
+        return None if connection is None else connection.topology.get(self.record.target)
+
+    def _place(self, listener: ListenerOptions) -> Connector | None:
+        """How clients of such a listener reach the heir."""
+        member, scheme = self.member, "amqps" if listener.has_tls else "amqp"
+        told = () if member is None else member.clients
+        return next((each for each in told if each.scheme == scheme), None)
+
+    def _close_clients(self, *, is_last: bool) -> None:
+        """`is_last`: those with open transactions, too, which are rolled back."""
+        broker = self._broker
+        for peer in self.clients():
+            open_count = peer.transactions.open_count
+            if open_count and not is_last:
+                continue
+            if open_count:
+                broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
+                              count=open_count, why="this node scales down")  # fmt: skip
+            place = self._place(peer.listener)
+            if place is None:
+                peer.close("amqp:connection:forced", self._why)
+            else:
+                info = redirect_info(RedirectPlace(place.host, place.port))
+                peer.close(CONNECTION_REDIRECT, self._why, info)
+
+    # -- what comes by time, and by turns ------------------------------------------------------------------------------
+
+    def on_time(self, now_ns: int) -> None:
+        """Clients that are still here leave, and what does not drain yet is looked at once more."""
+        broker, record = self._broker, self.record
+        LOOK.has_touched = True
+        self.due_ns = 0
+        if not record.is_on or record.is_ending or not broker.is_running:
+            return
+        is_last = now_ns >= self._closing_ns + TRANSACTIONS_NS
+        # What was taken in is answered first.
+        broker.store.decisions.wait_for_earlier(self._close, is_last)
+        self._look_again(now_ns + LOOK_AGAIN_NS)
+
+    def _close(self, is_last: bool) -> None:
+        record = self.record
+        LOOK.has_touched = True
+        if record.is_on and not record.is_ending:
+            self._close_clients(is_last=is_last)
+            record.look_at_all()
+            self.is_moving = True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to do."""
+        record = self.record
+        if not record.is_on:
+            return False
+        if record.is_ending:
+            return not self.queues()
+        return self.is_moving and bool(record.pending)
+
+    def go_on(self, work_max: int) -> None:
+        """Queues begin to drain, some at a time."""
+        record = self.record
+        LOOK.has_touched = True
+        if record.is_ending:
+            self._broker.notice(Level.INFO, "scale-down-over", node_id=record.target)
+            record.end()
+            return
+        while record.pending and work_max > 0:
+            queue = next(iter(record.pending))
+            del record.pending[queue]
+            if self._may_begin(queue):
+                self._begin(queue)
+                work_max -= work.REVOKED
+            work_max -= work.LOOKED_AT
+
+    def _may_begin(self, queue: Queue) -> bool:
+        kind = queue.kind
+        is_there = not queue.is_deleted and not kind.is_internal and not kind.is_draining
+        return is_there and self.member is not None and not hindrance_of(kind)
+
+    def _begin(self, queue: Queue) -> None:
+        delivering = queue.delivering_count
+        self._lock(queue, self.record.target)
+        # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
+        self._broker.store.decisions.wait_for_earlier(self._begin_now, queue, delivering)
+
+    def _begin_now(self, queue: Queue, delivering: int) -> None:
+        broker, record = self._broker, self.record
+        if not record.is_on or record.is_ending or not self._may_begin(queue):
+            return
+        self._lock(queue, record.target)
+        try:
+            broker.store.remotes.drains.check(queue)
+        except Refused as refused:
+            broker.notice(Level.DEBUG, "drain-waits", queue=queue.kind.name, why=refused.description)
+            return  # and is looked at again
+        record.count(queue, delivering)
+        broker.store.remotes.begin_drain(queue, record.connection, record.target)

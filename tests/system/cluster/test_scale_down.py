@@ -1,0 +1,44 @@
+"""A whole node of real brokers leaves, and a broker is killed in the middle: each message is at the heir, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mqbroker.client as mq
+import pytest
+from mqbroker.client import sync
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_processes import Make, linked
+from tests.system.cluster.test_drains import COUNT, Balanced, count_at, fill, read, uri_of, wait_until
+
+pytestmark = pytest.mark.system
+
+
+def shown(broker: BrokerProcess) -> Any:
+    return broker.admin("scale-down-show")
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_the_receipt_balances_though_a_broker_is_killed(make_broker: Make, dies: int) -> None:
+    brokers = Balanced(make_broker, 2).start()
+    source, target = brokers
+    linked(source, "mq1")
+    linked(target, "mq0")
+    fill(source)
+    with sync.connect(uri_of(source)) as c:
+        c.sender("bills").send_many([mq.Message(f"{number}", durable=True) for number in range(100)])
+    source.admin("scale-down", node="mq1")
+    wait_until("a quarter is there", lambda: count_at(target) > COUNT // 4)
+    brokers[dies].kill()
+    brokers[dies].start()
+    wait_until("all is there", lambda: shown(source)["state"] == "moved")
+    said = shown(source)
+    assert (said["left"], said["connections"], count_at(target)) == (0, 0, COUNT)
+    assert said["receipt"]["balances"], said["receipt"]["difference"]
+    rows = {row["queue"]: row for row in said["receipt"]["queues"]}
+    assert [(rows[name]["moved"], rows[name]["arrived"]) for name in ("bills", "orders")] == [
+        (100, 100),
+        (COUNT, COUNT),
+    ]
+    assert read(target) == [f"{number}" for number in range(COUNT)]

@@ -1,0 +1,146 @@
+"""A whole node drains to another one: clients are sent there, nothing is lost or comes twice, and a receipt says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mqbroker.amqp.events import Dead
+from mqbroker.amqp.redirect import RedirectPlace, redirect_of
+from mqbroker.config.slices import ConnectorOptions
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
+from tests.support.stage import Talker
+from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
+
+
+def that_say_where() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """Two nodes that tell how clients reach them."""
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "OFF", "client_connector_ref": "clients"}
+    for name, other in (("a", "b"), ("b", "a")):
+        base = options_for(name, [other], said)
+        clients = ConnectorOptions("clients", f"{name}.example", 5672, False)
+        cluster.make(name, replace(base, connectors=(*base.connectors, clients)), {})
+    cluster.run()
+    cluster.wait(600)
+    return cluster, cluster.nodes["a"], cluster.nodes["b"]
+
+
+def sent_to(talker: Talker) -> RedirectPlace | None:
+    """Where a client was sent, whose connection is over."""
+    (dead,) = [event for event in talker.events if isinstance(event, Dead)]
+    return redirect_of(dead.error)
+
+
+def begin(a: ClusterNode, cluster: ClusterStage, **said: Any) -> Any:
+    request = a.ask("scale-down", node="b", **said)
+    cluster.run()
+    reply = a.replies[request]
+    return reply.error if reply.error is not None else reply.result
+
+
+def shown(a: ClusterNode) -> Any:
+    return a.admin("scale-down-show")
+
+
+def moved(a: ClusterNode, cluster: ClusterStage) -> Any:
+    """What is shown when all has moved."""
+    for _ in range(40):
+        cluster.wait(500)
+        if shown(a)["state"] == "moved":
+            return shown(a)
+    raise AssertionError(shown(a))
+
+
+def test_all_goes_and_the_receipt_says_so() -> None:
+    cluster, a, b = pair()
+    filled(a, 300, cluster)
+    assert shown(a)["state"] == "none"
+    said = begin(a, cluster)
+    assert (said["state"], said["node"], said["node_id"], said["left"]) == ("moving", "b", node_id_of("b"), 300)
+    said = moved(a, cluster)
+    assert (count_at(a), count_at(b)) == (0, 300)
+    assert (said["left"], said["moved"], said["connections"], said["hindrances"]) == (0, 300, 0, [])
+    receipt = said["receipt"]
+    assert (receipt["balances"], receipt["difference"]) == (True, [])
+    (row,) = receipt["queues"]
+    assert (row["before"]["messages"], row["came"], row["consumed"], row["moved"], row["left"]) == (300, 0, 0, 300, 0)
+    assert (row["arrived"], row["arrived_digest"]) == (300, row["moved_digest"])
+    assert read_at(b, cluster).bodies == bodies(300)
+
+
+def test_a_client_is_sent_to_the_heir_and_one_that_comes_too() -> None:
+    cluster, a, _ = that_say_where()
+    producer = filled(a, 10, cluster)
+    begin(a, cluster)
+    there = RedirectPlace("b.example", 5672)
+    assert sent_to(a.connect("late")) == there
+    producer.publish(b"00010")
+    cluster.run()
+    assert len(producer.outcomes) == 11, "who is here may go on for a while"
+    cluster.wait(1_500)
+    assert sent_to(producer.talker) == there
+    said = moved(a, cluster)
+    assert (said["connections"], said["moved"], said["receipt"]["balances"]) == (0, 11, True)
+
+
+def test_called_off_it_serves_again_and_lets_clients_in() -> None:
+    cluster, a, b = pair()
+    filled(a, 300, cluster)
+    cluster.hold_up("a", "b")
+    begin(a, cluster)
+    cluster.wait(2_000)
+    assert (shown(a)["state"], shown(a)["left"]) == ("moving", 300)
+    assert a.admin("scale-down-cancel")["state"] == "none", "nothing went out"
+    cluster.let_through("a", "b")
+    cluster.wait(5_000)
+    assert shown(a)["state"] == "none"
+    assert count_at(a) + count_at(b) == 300
+    assert not a.broker.store.message_observers
+    left = count_at(a)
+    filled(a, 1, cluster)
+    assert count_at(a) == left + 1
+
+
+def test_what_cannot_move_is_named_and_stays_where_it_is_forced() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    a.admin("queue-create", name="latest", last_value=True)
+    assert begin(a, cluster, dry_run=True)["hindrances"] == [], "what is empty hinders nothing"
+    a.admin("send", address="latest", messages=[{"body": "x", "durable": True}])
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert (row["kind"], row["name"]) == ("queue", "latest")
+    assert shown(a)["state"] == "none"
+    refused = begin(a, cluster)
+    assert refused["condition"] == "amqp:precondition-failed"
+    assert "latest" in refused["description"]
+    begin(a, cluster, force=True)
+    said = moved(a, cluster)
+    assert [row["name"] for row in said["hindrances"]] == ["latest"]
+    assert (said["left"], said["moved"], count_at(b)) == (1, 5, 5)
+
+
+def test_it_goes_on_after_a_crash_of_either_node_and_still_balances() -> None:
+    cluster, a, b = pair(confirmation_window_size=2_000)
+    filled(a, 300, cluster)
+    begin(a, cluster)
+    for node in (a, b, a):
+        cluster.wait(1_100)
+        node.crash()
+        node.start()
+        cluster.run()
+    said = moved(a, cluster)
+    assert said["receipt"]["balances"], said["receipt"]
+    assert said["receipt"]["queues"][0]["arrived"] == 300
+    assert read_at(b, cluster).bodies == bodies(300)
+    assert a.connect("late").is_closed
+
+
+def test_queues_that_are_made_meanwhile_drain_too() -> None:
+    cluster, a, b = pair()
+    begin(a, cluster)
+    cluster.wait(2_000)
+    a.admin("send", address="new", messages=[{"body": "x", "durable": True}] * 3)
+    moved(a, cluster)
+    assert b.broker.store.queues["new"].message_count == 3
