@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -33,6 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Started in the background by a shell, this process ignores SIGINT, and so would everything that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "option(path): changes behaviour by this option, `limits.link-credit`")
+
+
+def pytest_unconfigure() -> None:
+    # Where tests have forked brokers; no other run has to have what they are forked off.
+    if forks := sys.modules.get("tests.support.broker_forks"):
+        forks.FORKS.close()
 
 
 @pytest.hookimpl(trylast=True)

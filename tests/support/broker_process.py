@@ -32,6 +32,7 @@ from typing import Any
 from mqbroker.config.users import DEFAULT_ROLES, SALT_BYTES, make_verifier
 from mqbroker.io import identity, users_file
 
+from tests.support.broker_forks import FORKS, ForkedProcess, may_be_forked
 from tests.support.patience import PATIENCE_S
 
 # Far above what it takes: tests may share two cores with a lot of others.
@@ -86,7 +87,8 @@ class BrokerProcess:
 
     `{"address-settings": {"orders.#": {…}}}` has the settings by their match, and so have security settings.
     Tables that may be repeated are lists. `tls` is what clients connect with; `within` are the words of a command that
-    runs another, in a network of its own; `arguments` are added to those of `mqbroker run`.
+    runs another; `network` is the namespace that it is in, if not that of the test; `arguments` are added to those of
+    `mqbroker run`. It is a fork (tests/support/broker_forks.py) unless the test says that it `is_executed`.
     """
 
     host = "127.0.0.1"
@@ -101,7 +103,9 @@ class BrokerProcess:
         environment: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         within: tuple[str, ...] = (),
+        network: Path | None = None,
         arguments: tuple[str, ...] = (),
+        is_executed: bool = False,
     ) -> None:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -118,8 +122,10 @@ class BrokerProcess:
         self.listener = listener or {}
         self.tls = tls
         self.within = within
+        self.network = network
         self.arguments = arguments
-        self.process: subprocess.Popen[bytes] | None = None
+        self.is_executed = is_executed
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._is_prepared = False
 
     def __enter__(self) -> BrokerProcess:
@@ -204,10 +210,15 @@ class BrokerProcess:
         self.notify.forget()
         environment = {**os.environ, "NOTIFY_SOCKET": str(self.notify.path), **self.environment}
         with self.log_file.open("ab") as log:
-            arguments = [*self.within, *COMMAND, "run", "--config", str(self.config_file), *self.arguments]
+            words = ["run", "--config", str(self.config_file), *self.arguments]
+            if not self.is_executed and not self.within and may_be_forked(environment):
+                self.process = FORKS.start(words, environment, log, self.network)
+                return
+            there = ("nsenter", f"--net={self.network}", "--") if self.network else ()
             self.process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-            )
+                [*there, *self.within, *COMMAND, *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+            )  # fmt: skip
 
     def get(self, path: str, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
         """Status, content type and body of `path` on the metrics port, which the options must name."""

@@ -2,7 +2,7 @@
 
     with Networks() as networks:
         host = networks.host("mq1")
-        BrokerProcess(path, within=host.within)
+        BrokerProcess(path, network=host.network)
 
 Nothing appears in the namespace of the test: switches are bridges in a namespace of their own, and multicast never
 leaves it. Needs root. What is made is named after this process and is gone with `close`.
@@ -37,9 +37,14 @@ class NetworkHost:
         self._switch = networks.switch
 
     @property
+    def network(self) -> Path:
+        """The file that stands for its network."""
+        return Path("/run/netns", self.namespace)
+
+    @property
     def within(self) -> tuple[str, ...]:
         """Words that run a command on this host. The process keeps its id."""
-        return ("nsenter", f"--net=/run/netns/{self.namespace}", "--")
+        return ("nsenter", f"--net={self.network}", "--")
 
     def address(self, card: str) -> str:
         return f"{CARDS[card]}.{self.number}"

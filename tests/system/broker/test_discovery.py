@@ -40,7 +40,7 @@ def start(make_broker: Callable[..., BrokerProcess]) -> Start:
     """Starts a broker on a host: its name, what differs in its groups, and further tables."""
 
     def started(host: NetworkHost, name: str = "", secret: str = SECRET, **changes: dict[str, Any]) -> BrokerProcess:
-        broker: BrokerProcess = make_broker(options=options(host, name or host.name, **changes), within=host.within)
+        broker: BrokerProcess = make_broker(options=options(host, name or host.name, **changes), network=host.network)
         broker.prepare()
         broker.command("secret", "set", "--stdin", "--config", str(broker.config_file), stdin=secret + "\n")
         broker.start()
@@ -240,7 +240,7 @@ def test_without_groups_a_broker_touches_no_network_but_its_listener(
     networks: Networks, make_broker: Callable[..., BrokerProcess]
 ) -> None:
     host = networks.host("mq1")
-    broker = make_broker(within=host.within)
+    broker = make_broker(network=host.network)
     broker.start()
     assert broker.admin("discovery") == {"groups": [], "nodes": [], "conflicts": []}
     assert len(host.read("/proc/net/udp").splitlines()) == 1, "the heading alone"
@@ -260,7 +260,7 @@ def test_a_broker_on_a_copied_disk_leaves_the_cluster_and_the_original_stays(
     networks: Networks, make_broker: Callable[..., BrokerProcess]
 ) -> None:
     hosts = [networks.host(name) for name in ("mq1", "mq2", "mq3")]
-    original, other, copy = (make_broker(options=in_cluster(host, host.name), within=host.within) for host in hosts)
+    original, other, copy = (make_broker(options=in_cluster(host, host.name), network=host.network) for host in hosts)
     for broker in (original, other):
         provide(broker, SECRET)
         broker.start()

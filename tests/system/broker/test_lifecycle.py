@@ -20,6 +20,14 @@ from tests.support.patience import PATIENCE_S
 Make = Callable[..., BrokerProcess]
 
 
+@pytest.fixture
+def broker(make_broker: Make) -> BrokerProcess:
+    """One broker that runs: a process that was executed, as a service manager does it."""
+    made = make_broker(is_executed=True)
+    made.start()
+    return made
+
+
 def failed_start(broker: BrokerProcess) -> tuple[int, str]:
     """Exit code and log of a start that must fail."""
     broker.launch()

@@ -171,7 +171,7 @@ def test_brokers_that_announce_themselves_are_found_with_the_secret_alone(
             }
         ],
     }  # fmt: skip
-    broker = make_broker(options=options, listener={"port": port}, within=host.within)
+    broker = make_broker(options=options, listener={"port": port}, network=host.network)
     broker.prepare()
     broker.command("secret", "set", "--stdin", "--config", str(broker.config_file), stdin=SECRET + "\n")
     broker.start()

@@ -153,7 +153,7 @@ def test_nodes_find_each_other_by_multicast(make_broker: Make) -> None:
         for host in hosts:
             local = host.address("eth1")
             place = {"name": "lan", "local-bind-address": local, "group-address": "231.7.7.7", "group-port": 9876}
-            broker = make_broker(within=host.within, options={
+            broker = make_broker(network=host.network, options={
                 "node": {"name": host.name},
                 "listeners": [{"name": "cluster", "kind": "cluster", "port": 5673, "local-bind-address": local,
                                "allow-plaintext": True}],

@@ -162,7 +162,7 @@ def test_probes_do_not_disturb_brokers_that_run(hosts: list[NetworkHost], tmp_pa
             "broadcast-groups": [{**place, "broadcast-period": 100, "connector-ref": "cluster"}],
             "discovery-groups": [place],
         },
-        within=hosts[0].within,
+        network=hosts[0].network,
     )
     try:
         broker.prepare()

@@ -1,0 +1,125 @@
+"""A broker that tests fork is for them what one is that they execute (tests/support/broker_forks.py)."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_forks import Forks, may_be_forked
+from tests.support.broker_process import BrokerProcess
+from tests.support.networks import Networks
+from tests.support.patience import PATIENCE_S
+
+Make = Callable[..., BrokerProcess]
+SAME = ("Umask", "SigIgn", "SigCgt", "SigBlk", "Groups", "NoNewPrivs")
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Other ones than those in which the process with the imports began: a directory, a umask and a limit."""
+    with BrokerProcess(tmp_path / "before"):
+        place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    umask, (soft, hard) = os.umask(0o027), resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    yield place
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    os.umask(umask)
+
+
+def seen(broker: BrokerProcess) -> dict[str, object]:
+    """What tells one process from another, from outside."""
+    process = Path("/proc", str(broker.pid))
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line)
+    opened = {}
+    for each in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # files of the journal are made beforehand, and closed
+            opened[int(each.name)] = os.readlink(each).split("[")[0]
+    return {
+        **{name: status[name] for name in SAME},
+        "limits": (process / "limits").read_text(),
+        "cwd": os.readlink(process / "cwd"),
+        "group": os.getpgid(broker.pid),
+        "session": os.getsid(broker.pid),
+        "standard": [opened[number].split("/")[-1] for number in range(3)],
+        "others": sorted(place for place in opened.values() if place.endswith(":")),
+    }
+
+
+def test_it_is_seen_as_one_that_is_executed(make_broker: Make, surroundings: Path) -> None:
+    executed, forked = make_broker(is_executed=True), make_broker()
+    assert executed.environment == forked.environment
+    for broker in (executed, forked):
+        broker.start()
+        broker.restart()
+    assert isinstance(executed.process, subprocess.Popen)
+    assert not isinstance(forked.process, subprocess.Popen)
+    assert seen(forked) == seen(executed)
+    assert seen(forked)["cwd"] == str(surroundings)
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_how_it_ends_is_told(make_broker: Make, is_executed: bool) -> None:
+    broker = make_broker(is_executed=is_executed)
+    broker.start()
+    assert broker.process is not None
+    assert broker.process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        broker.process.wait(0.01)
+    broker.signal(signal.SIGINT)
+    assert broker.wait() == 0
+    assert broker.process.poll() == broker.process.wait() == 0
+    broker.signal(signal.SIGKILL)  # nobody is there, and nobody else is met
+    broker.start()
+    broker.kill()
+    assert broker.process.returncode == -signal.SIGKILL
+    broker.options = {"limits": {"link-credit": 0}}
+    broker.launch()
+    assert broker.wait() == 1
+    assert "limits.link-credit" in broker.log
+
+
+def test_it_has_the_variables_of_the_test(make_broker: Make) -> None:
+    broker = make_broker(environment={"JOURNAL_STREAM": "1:2", "WATCHDOG_USEC": "150000"})
+    broker.start()
+    assert broker.notify.wait_for("WATCHDOG=1", 60)
+
+
+def test_it_is_in_the_network_of_its_host(make_broker: Make) -> None:
+    with Networks() as networks:
+        host = networks.host("mq1")
+        broker = make_broker(network=host.network)
+        broker.start()
+        assert os.stat(f"/proc/{broker.pid}/ns/net").st_ino == host.network.stat().st_ino
+        assert broker.stop() == 0
+
+
+def test_what_python_reads_before_anything_else_makes_another_process() -> None:
+    assert may_be_forked(os.environ)
+    assert may_be_forked({**os.environ, "NOTIFY_SOCKET": "/run/other"})
+    assert not may_be_forked({**os.environ, "PYTHONPATH": "/elsewhere"})
+    assert not may_be_forked({**os.environ, "PYTHONMALLOC": "debug"})
+
+
+def test_the_process_with_the_imports_ends_with_the_tests(tmp_path: Path) -> None:
+    before = computed_s()
+    forks = Forks()
+    with (tmp_path / "log").open("wb") as log:
+        process = forks.start(["version"], os.environ, log)
+    assert process.wait(PATIENCE_S) == 0
+    assert computed_s() == before
+    forks.close()
+    assert computed_s() > before, "what was computed there is counted as ours"
+
+
+def computed_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
