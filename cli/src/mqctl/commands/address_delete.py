@@ -31,8 +31,8 @@ def run(world: World, options: Options) -> int:
     """Delete an address of a node, with --force all its queues and their messages too."""
     node = the_node(world, options)
     if not options.yes:
-        found = act(world, node, "address-show", name=options.address)
-        what = f"{len(found['queues'])} queues and {found['message_count']} messages"
+        address = act(world, node, "address-show", name=options.address)
+        what = f"{len(address['queues'])} queues and {address['message_count']} messages"
         confirm.yes(world, f"Delete address {options.address} of {node.name} with {what}?", is_sure=False)
     answer = act(world, node, "address-delete", name=options.address, force=options.force)
     return report(world, options, node, Rows("mqctl.address-delete/1", COLUMNS, [answer]))

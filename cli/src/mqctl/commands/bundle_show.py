@@ -29,9 +29,9 @@ def run(world: World, options: Options) -> int:
     """Show what a bundle holds and for which hosts it is, after every hash in it was checked."""
     folder = bundle_folder(options.folder or None, world.cwd)
     manifest = read(folder)
-    found = damage(folder, manifest)
-    if found:
-        raise CommandError(f"{folder}: {'; '.join(found)}", "mqctl bundle build")
+    faults = damage(folder, manifest)
+    if faults:
+        raise CommandError(f"{folder}: {'; '.join(faults)}", "mqctl bundle build")
     kind = "native" if manifest.native else "pure Python"
     hosts = f"CPython {manifest.python}, {manifest.platform}"
     world.note(f"{folder}: release {manifest.release}, {kind}, {hosts}, hashes hold")

@@ -76,11 +76,11 @@ def look(world: World, options: Options) -> tuple[int, str]:
     findings: list[Finding] = []
     performance: list[str] = []
     queues: list[tuple[Node, dict[str, Any]]] = []
-    for node, found in on_each(nodes, lambda one: _ask(world, one, options.timeout)):
-        if isinstance(found, CommandError):
-            findings.append(Finding(CRITICAL, found.what))
+    for node, answer in on_each(nodes, lambda one: _ask(world, one, options.timeout)):
+        if isinstance(answer, CommandError):
+            findings.append(Finding(CRITICAL, answer.what))
             continue
-        status, listed = found
+        status, listed = answer
         findings += node_findings(node, status, options)
         queues += [(node, queue) for queue in listed if options.queue in ("", queue["name"])]
         performance += [

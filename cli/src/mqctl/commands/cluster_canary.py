@@ -42,12 +42,12 @@ def run(world: World, options: Options) -> int:
     """
     rows: list[dict[str, Any]] = []
     is_whole = True
-    for node, found in canary.send(world, nodes_meant(world, options), options.timeout):
-        if isinstance(found, CommandError):
+    for node, crossings in canary.send(world, nodes_meant(world, options), options.timeout):
+        if isinstance(crossings, CommandError):
             is_whole = False
-            world.note(f"mqctl: {found.what}")
+            world.note(f"mqctl: {crossings.what}")
             continue
-        is_whole = is_whole and not any(map(canary.trouble, found))
-        rows += [{"host": node.host, "instance": node.instance, **row} for row in found]
+        is_whole = is_whole and not any(map(canary.trouble, crossings))
+        rows += [{"host": node.host, "instance": node.instance, **row} for row in crossings]
     write(Rows("mqctl.cluster-canary/1", COLUMNS, rows, {"is_whole": is_whole}), options.shape, world.data)
     return Exit.DONE if is_whole else Exit.DEGRADED

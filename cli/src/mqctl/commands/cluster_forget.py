@@ -66,8 +66,8 @@ def run(world: World, options: Options) -> int:
 
 def _topology(world: World, node: Node) -> dict[str, Any]:
     with open_admin(world, node) as session:
-        found: dict[str, Any] = session.call("topology")
-        return found
+        topology: dict[str, Any] = session.call("topology")
+        return topology
 
 
 def names_of(topologies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -84,13 +84,13 @@ def node_id_of(wanted: str, names: Mapping[str, str]) -> str:
     """The id of the node that is meant by an id or a name. Raises UsageError."""
     if NODE_ID.fullmatch(wanted.lower()):
         return wanted.lower()
-    found = [node_id for node_id, name in names.items() if name in (wanted, _name(wanted))]
-    if len(found) > 1:
-        raise UsageError(f"several nodes are called {wanted}", f"mqctl cluster forget {found[0]}")
-    if not found:
+    node_ids = [node_id for node_id, name in names.items() if name in (wanted, _name(wanted))]
+    if len(node_ids) > 1:
+        raise UsageError(f"several nodes are called {wanted}", f"mqctl cluster forget {node_ids[0]}")
+    if not node_ids:
         there = ", ".join(sorted(set(names.values()))) or "none"
         raise UsageError(f"no broker knows of a node {wanted} (nodes: {there})", "mqctl topology -o json")
-    return found[0]
+    return node_ids[0]
 
 
 def _name(node: str) -> str:

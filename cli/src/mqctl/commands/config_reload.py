@@ -44,10 +44,10 @@ def run(world: World, options: Options) -> int:
             continue
         for remark in answer.get("remarks", ()):
             world.note(f"{node.name}: {remark}")
-        found = list(rows_of(answer, options.shape.format))
-        if not found:
+        changed = list(rows_of(answer, options.shape.format))
+        if not changed:
             world.note(f"{node.name}: nothing has changed")
-        rows += [_place(node) | row for row in found]
+        rows += [_place(node) | row for row in changed]
     _write(world, options, rows)
     return _verdict(world, rows, faults, len(nodes))
 

@@ -29,11 +29,11 @@ def run(world: World, options: Options) -> int:
     clusters = inventory.load_all(world, options)
     if options.cluster:
         clusters = [inventory.choose(clusters, options.cluster)]
-    found = faults_of(clusters)
-    if found:
-        write(Rows("mqctl.inventory_faults/1", FAULT_COLUMNS, found), options.shape, world.data)
+    faults = faults_of(clusters)
+    if faults:
+        write(Rows("mqctl.inventory_faults/1", FAULT_COLUMNS, faults), options.shape, world.data)
         raise UsageError(
-            f"the inventory has {counted(len(found), 'fault')}",
+            f"the inventory has {counted(len(faults), 'fault')}",
             "correct them, then: mqctl inventory check",
         )
     rows = [

@@ -48,9 +48,9 @@ def run(world: World, options: Options) -> int:
     clusters = inventory.load_all(world, options)
     if options.cluster:
         clusters = [inventory.choose(clusters, options.cluster)]
-    found = faults_of(clusters)
-    if found:
-        raise UsageError(f"the inventory has {counted(len(found), 'fault')}", "mqctl inventory check")
+    faults = faults_of(clusters)
+    if faults:
+        raise UsageError(f"the inventory has {counted(len(faults), 'fault')}", "mqctl inventory check")
     rows = all_rows(clusters)
     if options.dot:
         world.out.write(graph.dot(rows))

@@ -34,12 +34,12 @@ def run(world: World, options: Options) -> int:
     all are missing. What a start would cut off, because a power cut tore it, is no damage: it is in `findings`.
     """
     rows = Rows("mqctl.journal-check/1", (*PLACE, *COLUMNS))
-    found = journals.show(world, options, "check", rows, row_of)
-    return journals.code_of(rows, is_good=all(row["good"] for row in found))
+    shown = journals.show(world, options, "check", rows, row_of)
+    return journals.code_of(rows, is_good=all(row["good"] for row in shown))
 
 
-def row_of(found: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(journal: Mapping[str, Any]) -> dict[str, Any]:
     """What a host says; findings as text."""
-    said = {name: found.get(name) for name in (one.name for one in COLUMNS)}
-    findings = found.get("findings") or []
+    said = {name: journal.get(name) for name in (one.name for one in COLUMNS)}
+    findings = journal.get("findings") or []
     return said | {"findings": [" ".join(f"{name}={value}" for name, value in one.items()) for one in findings]}

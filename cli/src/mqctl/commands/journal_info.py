@@ -41,8 +41,8 @@ def run(world: World, options: Options) -> int:
     return journals.code_of(rows)
 
 
-def row_of(found: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(journal: Mapping[str, Any]) -> dict[str, Any]:
     """What a host says, with the number of queues in the place of their list."""
-    said = {name: found.get(name) for name in (one.name for one in COLUMNS)}
-    contents = found.get("queues") or []
+    said = {name: journal.get(name) for name in (one.name for one in COLUMNS)}
+    contents = journal.get("queues") or []
     return said | {"queues": len(contents), "contents": contents}

@@ -60,12 +60,12 @@ def run(world: World, options: Options) -> int:
     rows: list[LogRow] = []
     is_whole = True
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for _, found in on_each(nodes, lambda one: lines_of(world, one, options, matches), lambda _: advance(1)):
-            if isinstance(found, CommandError):
+        for _, lines in on_each(nodes, lambda one: lines_of(world, one, options, matches), lambda _: advance(1)):
+            if isinstance(lines, CommandError):
                 is_whole = False
-                world.note(f"mqctl: {found.what}")
+                world.note(f"mqctl: {lines.what}")
             else:
-                rows += found
+                rows += lines
     rows.sort(key=lambda row: str(row["time"]))
     if options.shape.format is Format.TABLE and not options.shape.columns:
         for row in rows:
@@ -77,10 +77,10 @@ def run(world: World, options: Options) -> int:
 
 def _matcher(pattern: str) -> Callable[[LogRow], bool]:
     try:
-        found = re.compile(pattern)
+        wanted = re.compile(pattern)
     except re.error as fault:
         raise UsageError(f"--grep {pattern}: {fault}", "mqctl logs --grep 'login-.*'") from None
-    return lambda row: found.search(row["message"]) is not None
+    return lambda row: wanted.search(row["message"]) is not None
 
 
 def lines_of(world: World, node: Node, options: Options, matches: Callable[[LogRow], bool]) -> list[LogRow]:
@@ -99,11 +99,11 @@ def follow(world: World, nodes: list[Node], options: Options, matches: Callable[
     by_host: dict[str, list[Node]] = {}
     for node in nodes:
         by_host.setdefault(node.host, []).append(node)
-    for _, found in as_it_comes(list(by_host.values()), lambda some: _followed(world, some, options)):
-        if isinstance(found, CommandError):
-            world.note(f"mqctl: {found.what}")
-        elif matches(found):
-            write_row(found)
+    for _, row in as_it_comes(list(by_host.values()), lambda some: _followed(world, some, options)):
+        if isinstance(row, CommandError):
+            world.note(f"mqctl: {row.what}")
+        elif matches(row):
+            write_row(row)
             world.out.flush()
     return Exit.DEGRADED
 

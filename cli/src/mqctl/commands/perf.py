@@ -69,25 +69,25 @@ def run(world: World, options: Options) -> int:
         "queue": options.queue, "count": options.count, "rate": options.rate, "seconds_max": options.duration,
         "size": options.size, "in_flight": options.in_flight, "durable": options.durable, **login,
     }  # fmt: skip
-    found = _run(world, node, request, options.duration + START_S)
-    rows = [row_of(node, "accepted", found["sent_per_s"], found["accepted_ms"]),
-            row_of(node, "received", found["received_per_s"], found["received_ms"])]  # fmt: skip
-    extra = {name: found[name]["histogram"] for name in ("accepted_ms", "received_ms")}
+    measured = _run(world, node, request, options.duration + START_S)
+    rows = [row_of(node, "accepted", measured["sent_per_s"], measured["accepted_ms"]),
+            row_of(node, "received", measured["received_per_s"], measured["received_ms"])]  # fmt: skip
+    extra = {name: measured[name]["histogram"] for name in ("accepted_ms", "received_ms")}
     write(Rows("mqctl.perf/1", COLUMNS, rows, {"histograms": extra}), options.shape, world.data)
     if options.shape.format is Format.TABLE:
         world.out.write("\nreceived after at most\n" + "".join(f"{line}\n" for line in drawn(extra["received_ms"])))
-    return _verdict(world, options, found)
+    return _verdict(world, options, measured)
 
 
-def _verdict(world: World, options: Options, found: Mapping[str, Any]) -> Exit:
-    if found["fault"]:
-        raise CommandError(f"sending ended early: {found['fault']}", "mqctl events")
-    missing = found["sent"] - found["received"]
+def _verdict(world: World, options: Options, measured: Mapping[str, Any]) -> Exit:
+    if measured["fault"]:
+        raise CommandError(f"sending ended early: {measured['fault']}", "mqctl events")
+    missing = measured["sent"] - measured["received"]
     if missing:
         where = (
             f"stay in {options.queue}, or another consumer took them" if options.queue else "are gone with the queue"
         )
-        world.note(f"{missing} of {found['sent']} messages did not come back within 10 s; they {where}")
+        world.note(f"{missing} of {measured['sent']} messages did not come back within 10 s; they {where}")
         return Exit.DEGRADED
     return Exit.DONE
 
@@ -133,8 +133,8 @@ def _run(world: World, node: Node, request: Mapping[str, Any], time_s: float) ->
         result = remote.run(shell(world, node.access), command, program + line, time_s)
     if result.code != 0:
         raise CommandError(f"{node.name}: the measurement failed: {result.complaint}", "mqctl status")
-    found: dict[str, Any] = json.loads(result.out)
-    return found
+    measured: dict[str, Any] = json.loads(result.out)
+    return measured
 
 
 def row_of(node: Node, what: str, per_s: float, summary: Mapping[str, Any]) -> dict[str, Any]:

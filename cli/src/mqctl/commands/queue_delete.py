@@ -42,8 +42,8 @@ def run(world: World, options: Options) -> int:
     """Delete a queue of a node with all its messages."""
     node = the_node(world, options)
     if not options.yes:
-        found = act(world, node, "queue-show", name=options.queue)
-        what = f"{found['message_count']} messages and {found['consumer_count']} consumers"
+        queue = act(world, node, "queue-show", name=options.queue)
+        what = f"{queue['message_count']} messages and {queue['consumer_count']} consumers"
         confirm.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
     answer = act(
         world, node, "queue-delete", name=options.queue, force=options.force,

@@ -98,12 +98,12 @@ def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     queues: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         queues.setdefault((row["queue"], row["address"]), []).append(row)
-    found = []
+    sums = []
     for (queue, address), parts in sorted(queues.items()):
         one: dict[str, Any] = {"queue": queue, "address": address, "nodes": len(parts)}
         one |= {name: sum(part[name] for part in parts) for name in SUMMED}
         for rate in RATES.values():
             if all(part.get(rate) is not None for part in parts):
                 one[rate] = round(sum(part[rate] for part in parts), 1)
-        found.append(one | {"paused": any(part["paused"] for part in parts)})
-    return found
+        sums.append(one | {"paused": any(part["paused"] for part in parts)})
+    return sums

@@ -108,13 +108,13 @@ def ask(world: World, nodes: Sequence[Node], addresses: Mapping[str, str]) -> li
     """What each node says of the cluster and of itself; a node that says nothing is told of on standard error."""
     answers = []
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for node, found in on_each(nodes, lambda one: _ask(world, one), lambda _: advance(1)):
+        for node, said in on_each(nodes, lambda one: _ask(world, one), lambda _: advance(1)):
             answer = NodeAnswer(node.name, addresses.get(node.host, ""))
-            if isinstance(found, CommandError):
-                world.note(f"mqctl: {found.what}")
-                answers.append(replace(answer, fault=found.what))
+            if isinstance(said, CommandError):
+                world.note(f"mqctl: {said.what}")
+                answers.append(replace(answer, fault=said.what))
             else:
-                topology, status, connections = found
+                topology, status, connections = said
                 answers.append(replace(answer, topology=topology, status=status, connections=connections))
     return answers
 

@@ -64,8 +64,8 @@ class Settings:
 
     def said(self, address: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The matches that hold at this address and what each says; later ones win."""
-        found = [self._matches[place] for place in self._matching(address)]
-        return [(DELIMITER.join(pattern), values) for pattern, values in found]
+        matched = [self._matches[place] for place in self._matching(address)]
+        return [(DELIMITER.join(pattern), values) for pattern, values in matched]
 
     def _matching(self, address: str) -> tuple[int, ...]:
         words = address.split(DELIMITER)

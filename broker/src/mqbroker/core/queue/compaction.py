@@ -47,7 +47,7 @@ def store_again(
     high = max(first + count for first, count in ranges)
     by_id = _by_id(sources)
     # By whether it is a source, and the first id: a run, and its pieces.
-    found: dict[tuple[bool, int], tuple[Run, list[LiveIds]]] = {}
+    pieces_of: dict[tuple[bool, int], tuple[Run, list[LiveIds]]] = {}
     for one in live:
         segment = one.segment
         first = segment.first_id
@@ -59,9 +59,9 @@ def store_again(
             begin, end = max(first, start), min(first + segment.n, start + count)
             for at, stop, source in by_id.pieces(begin, end) if begin < end else ():
                 run = source or segment.run
-                found.setdefault((source is not None, run.first_id), (run, []))[1].append(LiveIds(at, stop, one))
+                pieces_of.setdefault((source is not None, run.first_id), (run, []))[1].append(LiveIds(at, stop, one))
     stored: list[Stored] = []
-    for run, pieces in found.values():
+    for run, pieces in pieces_of.values():
         stored += _store_pieces(journal, run, pieces)
     return stored
 

@@ -121,14 +121,14 @@ class HandedOver:
         return free[0][0] - first if free else count
 
     def _awaited(self, first: int, end: int) -> IdRanges:
-        found = IdRanges()
+        awaited = IdRanges()
         if first < self._before:
-            found.add(first, min(end, self._before))
+            awaited.add(first, min(end, self._before))
         for begin, stop in self.ids.within(first, end):
-            found.add(begin, stop)
+            awaited.add(begin, stop)
         for begin, stop in self._free.within(first, end) if self._free.count else ():
-            found.remove(begin, stop)
-        return found
+            awaited.remove(begin, stop)
+        return awaited
 
     def take_answered(self) -> list[tuple[int, int]]:
         """Those that were answered since the last call: whoever takes them waits for the disk, and settles them."""

@@ -73,14 +73,14 @@ class IdRanges:
     def missing(self, first: int, end: int) -> list[tuple[int, int]]:
         """(first, end) of the stretches between `first` and `end` that are not there."""
         starts, ends = self._starts, self._ends
-        found: list[tuple[int, int]] = []
+        stretches: list[tuple[int, int]] = []
         at = bisect_right(ends, first)
         while first < end:
             stop = starts[at] if at < len(starts) else end
             if first < stop:
-                found.append((first, min(stop, end)))
+                stretches.append((first, min(stop, end)))
             if at >= len(starts):
                 break
             first = ends[at]
             at += 1
-        return found
+        return stretches

@@ -124,7 +124,7 @@ def fault_of(run: Run, files: Mapping[int, int]) -> StorageFault | None:
     if run.large is None or files.get(run.large.file) == run.large.size_bytes:
         return None
     file, size_bytes = run.large
-    found = f"has {files[file]}" if file in files else "is not there"
-    why = f"it holds {size_bytes} bytes of message {run.first_id}, and {found}"
+    state = f"has {files[file]}" if file in files else "is not there"
+    why = f"it holds {size_bytes} bytes of message {run.first_id}, and {state}"
     remedy = 'restore the data directory from a backup, or start once with journal-on-damage = "truncate" without it'
     return Unusable(f"{DIRECTORY}/{file}.msg", -1, why, remedy)

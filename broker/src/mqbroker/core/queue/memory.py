@@ -122,10 +122,10 @@ class Memory:
         """The runs to look at next."""
         LOOK.has_touched = True
         left = self._swept = self._swept or sorted(self._sparse, key=_first_id, reverse=True)
-        found: list[Run] = []
-        while left and len(found) < SWEPT_MAX and left[-1].first_id - (found or left[-1:])[0].first_id <= SPAN_MAX:
-            found.append(left.pop())
-        return [run for run in found if run in self._sparse]
+        chosen: list[Run] = []
+        while left and len(chosen) < SWEPT_MAX and left[-1].first_id - (chosen or left[-1:])[0].first_id <= SPAN_MAX:
+            chosen.append(left.pop())
+        return [run for run in chosen if run in self._sparse]
 
     def sweep(self, runs: Iterable[Run], live: Iterable[tuple[Run, int, int]]) -> None:
         """Cut down the buffers of these runs, given at least every live range of theirs (run, index, count)."""

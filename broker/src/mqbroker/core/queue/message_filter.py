@@ -163,8 +163,8 @@ def message_filter(wanted: Filter) -> MessageFilter:
     """The filter of a consumer, for a run of dispatch: one that is kept longer may remember what nobody counts."""
     if not isinstance(wanted, Selector):
         return MessageFilter(wanted)
-    found = _REMEMBERED.filters.get(wanted)
-    if found is None:
+    remembered = _REMEMBERED.filters.get(wanted)
+    if remembered is None:
         _REMEMBERED.add()
-        found = _REMEMBERED.filters[wanted] = MessageFilter(wanted)
-    return found
+        remembered = _REMEMBERED.filters[wanted] = MessageFilter(wanted)
+    return remembered

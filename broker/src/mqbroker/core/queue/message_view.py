@@ -84,10 +84,10 @@ class MessageView:
     @property
     def head_size(self) -> int:
         """How many bytes lie before the body, as far as was looked: what is decoded lies there."""
-        found = self._sections
-        if not isinstance(found, Sections):
+        sections = self._sections
+        if not isinstance(sections, Sections):
             return 0
-        return found.body if found.body >= 0 else found.end
+        return sections.body if sections.body >= 0 else sections.end
 
     # -- for the broker ------------------------------------------------------------------------------------------------
 
@@ -154,12 +154,12 @@ class MessageView:
             return _PARTS[name][1]
 
     def _part(self, name: str) -> Any:
-        found = self._decoded.get(name)
-        if found is None:
-            found = self._decoded[name] = self._decode(name)
-        if isinstance(found, PeerFault):
-            raise _again(found)
-        return found
+        part = self._decoded.get(name)
+        if part is None:
+            part = self._decoded[name] = self._decode(name)
+        if isinstance(part, PeerFault):
+            raise _again(part)
+        return part
 
     def _decode(self, name: str) -> Any:
         decode, absent = _PARTS[name]

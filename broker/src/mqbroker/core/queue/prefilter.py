@@ -67,9 +67,9 @@ class Prefilter:
         self._at = at
         end = run.end(stop - 1)
         place = self._nearest(at, end)
-        found = stop if place >= end else _index_at(run, place, index, stop)
-        self._vain_count = self._vain_count + 1 if found == index else 0
-        return found
+        candidate = stop if place >= end else _index_at(run, place, index, stop)
+        self._vain_count = self._vain_count + 1 if candidate == index else 0
+        return candidate
 
     def _nearest(self, at: int, end: int) -> int:
         """Before this place no needle begins; the search is over behind a stretch, where it may be none either."""

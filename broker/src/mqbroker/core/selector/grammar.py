@@ -102,10 +102,10 @@ def _check_bounds(text: str) -> None:
     if words is not None and words.end() < len(text):
         raise refusal(words.end() + 1, f"here are more than {WORDS_MAX} words, signs, brackets and commas counted")
     depth = 0
-    for found in _OUTSIDE_QUOTES.finditer(text):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
+    for bracket in _OUTSIDE_QUOTES.finditer(text):
+        depth += {"(": 1, ")": -1}.get(bracket[0], 0)
         if depth > DEPTH_MAX:
-            raise refusal(found.start() + 1, f"brackets are nested deeper than {DEPTH_MAX}")
+            raise refusal(bracket.start() + 1, f"brackets are nested deeper than {DEPTH_MAX}")
 
 
 def prepare() -> None:
@@ -146,8 +146,8 @@ class _Build:
 
     def contained(self, parts: list[Any]) -> Term:
         term, word, *texts = _with_word(parts)
-        found = terms.membership(term, frozenset(unquoted(each) for each in texts))
-        return _negated(found, word)
+        is_member = terms.membership(term, frozenset(unquoted(each) for each in texts))
+        return _negated(is_member, word)
 
     def like(self, parts: list[Any]) -> Term:
         term, word, pattern, *escape = _with_word(parts)
@@ -255,12 +255,12 @@ def _explained(text: str, error: UnexpectedInput) -> tuple[int, str]:
     if is_end:
         return len(text.rstrip()) + 1, f"it ends where {wanted} is due"
     at = error.pos_in_stream or 0
-    found = str(error.token) if isinstance(error, UnexpectedToken) else text[at]
+    unexpected = str(error.token) if isinstance(error, UnexpectedToken) else text[at]
     meant = next((advice for sign, advice in _ADVICE.items() if _is_at(text, at, sign)), "")
     if not meant and isinstance(error, UnexpectedCharacters):
-        meant = _UNCLOSED.get(found, "")
+        meant = _UNCLOSED.get(unexpected, "")
     advice = f" ({meant})" if meant else ""
-    return at + 1, f"{found[:40]!r} stands where {wanted} is due{advice}"
+    return at + 1, f"{unexpected[:40]!r} stands where {wanted} is due{advice}"
 
 
 def _is_at(text: str, at: int, sign: str) -> bool:

@@ -87,8 +87,8 @@ class _Piece:
     def behind(self, text: str, at: int, end: int) -> int:
         """The offset behind the leftmost place in `text[at:end]`, -1 if there is none."""
         if self._literal is not None:
-            found = text.find(self._literal, at, end)
-            return found + self.length if found >= 0 else -1
+            start = text.find(self._literal, at, end)
+            return start + self.length if start >= 0 else -1
         begun = 0
         for index in range(at, end):
             begun = (begun << 1 | 1) & (self._masks.get(text[index], 0) | self._open)

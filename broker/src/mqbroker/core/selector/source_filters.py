@@ -53,12 +53,12 @@ def source_filter(filters: Mapping[Any, Any] | None, *, knows_no_local: bool) ->
     for key, value in (filters or {}).items():
         kind = _kind_of(key, value)
         if kind == SELECTOR_NAME:
-            found = _selector_of(key, value)
-            if selector is not None and found is not None:
+            another = _selector_of(key, value)
+            if selector is not None and another is not None:
                 raise Refused(
                     "amqp:invalid-field", f"filter {str(key)[:80]!r} is a second selector; join them with AND"
                 )
-            selector = selector or found
+            selector = selector or another
         elif kind == NO_LOCAL_NAME and knows_no_local:
             no_local = True
         else:
@@ -78,6 +78,6 @@ def _selector_of(key: Any, value: Any) -> Selector | None:
     """None for a blank selector, which is no selector (Jakarta Messaging 3.1, 3.8.1.1)."""
     text = value.value if isinstance(value, Described) else value
     if not isinstance(text, str):
-        found = "null" if text is None else type(text).__name__
-        raise Refused("amqp:invalid-field", f"filter {str(key)[:80]!r}: a selector is a string, not {found}")
+        type_name = "null" if text is None else type(text).__name__
+        raise Refused("amqp:invalid-field", f"filter {str(key)[:80]!r}: a selector is a string, not {type_name}")
     return compile_selector(text) if text.strip() else None

@@ -65,8 +65,8 @@ class BodiesIn:
             self._whole[file] = size_bytes
         if self._whole.get(file) == size_bytes:
             return ""
-        found = self._whole.get(file, self._coming.get(file, 0))
-        return f"it needs {size_bytes} bytes of file {file}, and {found} came before it"
+        came_bytes = self._whole.get(file, self._coming.get(file, 0))
+        return f"it needs {size_bytes} bytes of file {file}, and {came_bytes} came before it"
 
     def end(self) -> str:
         """There is nothing more."""
