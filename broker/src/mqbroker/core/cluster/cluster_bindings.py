@@ -238,7 +238,7 @@ def takes(queue: Queue, view: MessageView | None) -> bool:
     """Whether a consumer of a queue that is here would take a message; `view` None: one that nobody looks at."""
     for each in queue.consumers:
         if not each.is_browser and (each.filter is None or (view is not None and each.filter.matches(view))):
-            return not queue.kind.drains_as  # or it is the way to another node
+            return not queue.kind.is_draining  # or it is the way to another node
     return False
 
 

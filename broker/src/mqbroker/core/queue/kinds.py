@@ -70,7 +70,7 @@ class QueueKind:
     @property
     def is_outbound(self) -> bool:
         """Whether another node may have its messages, and gets those that it has not."""
-        return self.routing == FORWARD or bool(self.drains_as)
+        return self.is_forwarding or self.is_draining
 
     @property
     def is_owed_beyond(self) -> bool:

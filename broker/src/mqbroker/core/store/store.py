@@ -249,7 +249,7 @@ class Store(PagingStore):
         else:
             for each in self.queue_observers:
                 each.queue_added(queue)
-            if kind.drains_as:
+            if kind.is_draining:
                 self.remotes.drains.added(queue)
             self.redistribution.look(queue)
         return queue
