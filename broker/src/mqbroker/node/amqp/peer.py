@@ -357,9 +357,6 @@ class Peer(ABC):
             link.is_starved = True
             self.broker.starved[link] = self
 
-    def _settled(self, event: Settled) -> None:
-        take_outcomes(self, event)
-
     def _credit_given(self, event: CreditGiven) -> None:
         LOOK.has_touched = True
         if event.link.end is not None:
@@ -407,7 +404,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Aborted: Peer._aborted,
     Empty: Peer._empty,
     Posted: Peer._posted,
-    Settled: Peer._settled,
+    Settled: take_outcomes,
     Numbered: lambda _peer, event: event.link.end.numbered(event.first_id, event.mark),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,

@@ -33,6 +33,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.opening import ESTABLISHMENT_FAILED
 from mqbroker.node.amqp.peer import HANDLERS, Patience, Peer
+from mqbroker.node.amqp.settlements import take_outcomes
 from mqbroker.node.cluster import notice_links
 from mqbroker.node.cluster.forwards import Forwards
 from mqbroker.node.values.credentials import CLUSTER_USER, password_of
@@ -161,7 +162,7 @@ class BridgePeer(Peer):
 
     def _settled(self, event: Settled) -> None:
         if not self.forwards.settled(event):
-            super()._settled(event)
+            take_outcomes(self, event)
         for consumer in dict.fromkeys(taken.link.end for taken in event.taken):
             if consumer is not None:
                 self.forwards.look(consumer)
