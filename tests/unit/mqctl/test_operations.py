@@ -22,9 +22,9 @@ from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol
 from mqctl import verification
 from mqctl.admin import AdminClient
-from mqctl.commands import cluster_forget, events, queue_stat
+from mqctl.commands import events, queue_stat
 from mqctl.dev.log import last_lines
-from mqctl.errors import CommandError, UsageError
+from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.journald import of_journal
 from mqctl.main import execute
@@ -703,15 +703,6 @@ def test_a_node_that_is_silent_at_both_looks_is_told_of_once(cluster: Cluster) -
     (lost / "broker.toml").touch()
     _, err = cluster.run("queue", "stat", "--interval", "0.1", code=Exit.DEGRADED)
     assert err.count("dev-3") == 1
-
-
-def test_names_of_nodes_that_do_not_come_back() -> None:
-    one, other, third = (node_id_of(name) for name in "abc")
-    names = {one: "mq1", other: "mq1-b", third: "mq1"}
-    assert cluster_forget.node_id_of("mq1/b", names) == cluster_forget.node_id_of("mq1-b", names) == other
-    assert cluster_forget.node_id_of(third.upper(), names) == third
-    with pytest.raises(UsageError, match="several nodes are called mq1"):
-        cluster_forget.node_id_of("mq1", names)
 
 
 def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:

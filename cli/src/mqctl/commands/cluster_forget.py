@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from mqctl import complete, confirm
 from mqctl.asking import PLACE, AskOptions, act, nodes_meant
-from mqctl.errors import CommandError, UsageError
+from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
+from mqctl.node_names import called, names_of, node_id_of
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World
 
 COLUMNS = (*PLACE, Column("node_id"), Column("action"), Column("messages", is_number=True))
-NODE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +49,7 @@ def run(world: World, options: Options) -> int:
     node_id = node_id_of(options.node, names)
     name = names.get(node_id, "")
     # Nobody expects an answer of the node that is gone.
-    nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and _name(node.name) == name)]
+    nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and called(node.name) == name)]
     whom = f"{name} ({node_id})" if name else node_id
     confirm.yes(world, f"Have {counted(len(nodes), 'broker')} forget node {whom}?", is_sure=options.yes)
     rows: list[dict[str, Any]] = []
@@ -68,31 +66,3 @@ def _topology(world: World, node: Node) -> dict[str, Any]:
     with open_admin(world, node) as session:
         topology: dict[str, Any] = session.call("topology")
         return topology
-
-
-def names_of(topologies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Id of each node that brokers know of: its name."""
-    return {
-        str(row["node_id"]): str(row["node"])
-        for topology in topologies
-        for row in (*topology["members"], *topology["links"])
-        if row["node_id"] and row["node"]
-    }
-
-
-def node_id_of(wanted: str, names: Mapping[str, str]) -> str:
-    """The id of the node that is meant by an id or a name. Raises UsageError."""
-    if NODE_ID.fullmatch(wanted.lower()):
-        return wanted.lower()
-    node_ids = [node_id for node_id, name in names.items() if name in (wanted, _name(wanted))]
-    if len(node_ids) > 1:
-        raise UsageError(f"several nodes are called {wanted}", f"mqctl cluster forget {node_ids[0]}")
-    if not node_ids:
-        there = ", ".join(sorted(set(names.values()))) or "none"
-        raise UsageError(f"no broker knows of a node {wanted} (nodes: {there})", "mqctl topology -o json")
-    return node_ids[0]
-
-
-def _name(node: str) -> str:
-    """What `host` or `host/instance` of the inventory calls itself, where the instance has no name of its own."""
-    return node.replace("/", "-")
