@@ -118,6 +118,7 @@ STORIES = (
         f"tests/system/mqctl/test_{name}.py"
         for name in (
             "scale_rack",
+            "scale_down_rack",
             "killed_rollout_rack",
             "lost_host_rack",
             "operator_rack",

@@ -32,6 +32,7 @@ COMMANDS = {
     ("plan",): "plan",
     ("rollout",): "rollout",
     ("scale-up",): "scale_up",
+    ("scale-down",): "scale_down",
     ("status",): "status",
     ("health",): "health",
     ("check",): "check",

@@ -1,0 +1,361 @@
+"""`mqctl scale-down`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mqctl import confirm, node_state
+from mqctl.admin import AdminClient
+from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.errors import CommandError, UsageError
+from mqctl.exits import Exit
+from mqctl.inventory_faults import checked
+from mqctl.nodes import Node
+from mqctl.output import Column, OutputShape, Rows, counted, write
+from mqctl.playbook.holding import TakeOver
+from mqctl.playbook.rollout import untouched
+from mqctl.scaledown import archive, forgetting, receipt
+from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
+from mqctl.scaledown.leaver import (
+    Leaver,
+    have_forgotten,
+    inventory_changes,
+    keep,
+    look_at_rest,
+    receipt_of,
+    require_balance,
+    stop,
+    take_away,
+)
+from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook, look_at
+from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
+from mqctl.world import World
+
+SHOWN = (
+    Column("host"), Column("instance"), Column("state"), Column("to"), Column("moved", is_number=True),
+    Column("left", is_number=True), Column("rate", is_number=True), Column("connections", is_number=True),
+    Column("since"), Column("hindrances"),
+)  # fmt: skip
+STOPS_MAX = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, InventoryOptions):
+    """Which host, where its messages go, and at which end of it to begin."""
+
+    host: Annotated[str, typer.Argument(help="The host that leaves, with all its instances.")]
+    to: Annotated[
+        str,
+        typer.Option(help="The node that takes its messages. [default: that with the most links up, then most room]"),
+    ] = ""
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; show what would move, and what hinders.")] = (
+        False
+    )
+    show: Annotated[bool, typer.Option("--show", help="Change nothing; show how far it is.")] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where another run has ended.")] = False
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take it back: what is still there is served again.")] = False
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where not everything can move: that stays in the archive.")
+    ] = False
+    purge: Annotated[bool, typer.Option("--purge", help="Delete the data at the end; else it is archived there.")] = (
+        False
+    )
+    receipts: Annotated[Path, typer.Option(help="Folder that the receipt is written to.")] = Path("receipts")
+    write_inventory: Annotated[
+        bool, typer.Option("--write", help="Take the host out of the file of the inventory at the end.")
+    ] = False
+    timeout: Annotated[float, typer.Option(help="Seconds after which the drain is waited for no longer.", min=1)] = (
+        3600.0
+    )
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    take_over: TakeOver = False
+
+
+def run(world: World, options: Options) -> int:
+    """Take a host out of its cluster: its messages move to another node while clients are served, then it goes.
+
+    Shows what moves where and what hinders, and asks. Then the brokers of the host drain: clients are sent to the node
+    that takes the messages, and what they leave follows. When everything has moved, a receipt is written that accounts
+    for each message, by count and by digest. Only if it balances the brokers are stopped and removed, their data is
+    archived on the host (below /var/lib/mq/.archive), the other nodes forget them, and every node that stays is
+    looked at.
+
+    Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
+    goes on from there, `--cancel` has the host serve what it still has.
+
+    The change of the inventory is shown at the end, and made with `--write`. Packet filters, lists of static connectors
+    and certificates of the others follow by the next `mqctl rollout`.
+
+    Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well,
+    4 if the time was up first.
+    """
+    _require_one_way(options)
+    with untouched(world):
+        cluster = checked(world, options)
+        leaver = Leaver(cluster, cluster.host(options.host))
+    if options.show:
+        return _show(world, options, leaver)
+    if options.cancel:
+        return _cancel(world, options, leaver)
+    document = _resumed(world, options, leaver) if options.resume else None
+    if document is None and not _begun(world, options, leaver):
+        return Exit.DONE  # it was only looked at
+    return _left(world, options, leaver, _stopped(world, options, leaver, document))
+
+
+def _require_one_way(options: Options) -> None:
+    ways = [name for name in ("check", "show", "resume", "cancel") if getattr(options, name)]
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(f'--{one}' for one in ways)} exclude each other")
+    if "/" in options.host:
+        raise UsageError("a host leaves with all its instances", f"mqctl scale-down {options.host.partition('/')[0]}")
+
+
+# -- look and take back -----------------------------------------------------------------------------------------------
+
+
+def _show(world: World, options: Options, leaver: Leaver) -> int:
+    rows, faults = [], 0
+    for one in look_at(world, leaver.nodes):
+        if one.fault:
+            faults += 1
+            world.note(f"mqctl: {one.fault}")
+            continue
+        said = {name: one.drain.get(name) for name in ("moved", "left", "rate", "connections", "since")}
+        place = {"host": one.node.host, "instance": one.node.instance}
+        rows.append({**place, "state": one.state, "to": one.drain.get("node"), **said,
+                     "hindrances": "; ".join(told(one.drain.get("hindrances", ())))})  # fmt: skip
+    write(Rows("mqctl.scale-down-show/1", SHOWN, rows), options.shape, world.data)
+    return Exit.DEGRADED if faults else Exit.DONE
+
+
+def _cancel(world: World, options: Options, leaver: Leaver) -> int:
+    """What is at the host is served there again; what has moved stays where it is."""
+    found = look_at(world, leaver.nodes)
+    _require_answers(found)
+    nodes = [one.node for one in found if one.state != SERVES]
+    if not nodes:
+        world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
+        return Exit.DONE
+    confirm.yes(world, f"Have {leaver.host.name} serve again what it still has?", is_sure=options.yes)
+    each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
+    DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
+    world.note(f"{leaver.host.name} serves again; what has moved is at {', '.join(_targets(found)) or 'its target'}")
+    return Exit.DONE
+
+
+def _targets(found: Sequence[NodeLook]) -> list[str]:
+    return sorted({str(one.drain["node"]) for one in found if one.drain.get("node")})
+
+
+def _require_answers(found: Sequence[NodeLook]) -> None:
+    faults = [one.fault for one in found if one.fault]
+    if faults:
+        raise CommandError("; ".join(faults), "mqctl status")
+
+
+# -- drain ------------------------------------------------------------------------------------------------------------
+
+
+def _begun(world: World, options: Options, leaver: Leaver) -> bool:
+    """Whether it drains: it did, or it was agreed to and begun."""
+    with untouched(world):
+        found = look_at(world, leaver.nodes)
+        if options.resume:
+            _require_begun(leaver, found)
+        if _goes_on(options, leaver, found):
+            return True
+        plan = plan_of(found, look_at(world, leaver.others), options.to)
+        hindered = _hindered(world, plan)
+        _show_plan(world, plan, hindered)
+        if options.check:
+            return False
+        _require_agreed(world, options, leaver, plan, hindered)
+        _begin(world, plan, is_forced=options.force)
+    return True
+
+
+def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
+    """The receipt, once everything has moved; it balances."""
+    follower = DrainFollower(world, leaver.nodes, options.json)
+    try:
+        follower.until(MOVED, options.timeout)
+        own = look_at(world, leaver.nodes)
+        _require_answers(own)
+        ids = [one.node_id for one in own]
+        others = [one.node for one in _that_answer(world, look_at(world, leaver.others))]
+        forgetting.wait_for_answers(world, others, ids)
+        # What others had on its way may have come since.
+        ended = follower.until(MOVED, options.timeout)
+    except KeyboardInterrupt:
+        world.note(f"interrupted: the brokers go on; {leaver.again} follows, --cancel takes it back")
+        raise
+    document = receipt_of(world, leaver, ended, ids, is_forced=options.force)
+    keep(world, world.cwd / options.receipts, document)
+    if document["differences"]:
+        world.err.print(receipt.page(document), markup=False, highlight=False)
+    require_balance(leaver, document)
+    return document
+
+
+def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any] | None) -> dict[str, Any]:
+    """The receipt of a host whose brokers are stopped, and have in their journals what it says."""
+    late: list[str] = []
+    for _ in range(STOPS_MAX):
+        document = document or _drained(world, options, leaver)
+        late = stop(world, leaver, document)
+        if not late:
+            return document
+        world.note(f"messages came after the receipt was made, so it drains on: {'; '.join(late)}")
+        document = None
+    raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
+
+
+def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> bool:
+    """Whether all of it drains already, as it may only where that was said. What has failed is begun again."""
+    _require_answers(found)
+    states = {one.state for one in found}
+    begun = states & {*LEAVES, "ends"}
+    if begun and not (options.resume or options.check):
+        raise CommandError(
+            f"{leaver.host.name} drains already ({', '.join(sorted(begun))})",
+            f"{leaver.again}, --cancel or --show",
+        )
+    return options.resume and states <= set(LEAVES)
+
+
+def _require_begun(leaver: Leaver, found: Sequence[NodeLook]) -> None:
+    if not any(one.fault or one.state != SERVES for one in found):
+        raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
+
+
+def _hindered(world: World, plan: DrainPlan) -> list[str]:
+    """What the brokers themselves say is in the way."""
+    said: list[str] = []
+
+    def ask(session: AdminClient, node: Node) -> None:
+        answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
+        said.extend(f"{node.name}: {text}" for text in told(answer.get("hindrances", ())))
+
+    each(world, [one.node for one in plan.leaving], ask)
+    return sorted(said)
+
+
+def _show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
+    rows = rows_of(plan)
+    if rows:
+        write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows), OutputShape(), world.err)
+    for one in plan.leaving:
+        clients = int(one.drain.get("connections", 0))
+        world.note(
+            f"{one.name}: {counted(sum(row['message_count'] for row in one.queues), 'message')} in "
+            f"{counted(len(one.queues), 'queue')} move to {plan.targets[one.name].name}; "
+            f"{counted(clients, 'client')} connected"
+        )
+    for text in plan.warnings:
+        world.note(f"warning: {text}")
+    for text in (*plan.overruled, *hindered):
+        world.note(f"hinders: {text}")
+    world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
+
+
+def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainPlan, hindered: Sequence[str]) -> None:
+    hinders = [*plan.overruled, *hindered]
+    if hinders and not options.force:
+        raise CommandError(
+            f"{counted(len(hinders), 'thing')} would not move or not safely: {'; '.join(hinders)}; nothing was changed",
+            "put that right, or --force: what cannot move stays in the archive on the host",
+        )
+    folder = world.cwd / options.receipts
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--receipts {options.receipts}: that is no folder")
+    names = ", ".join(sorted({one.name for one in plan.targets.values()}))
+    question = (
+        f"Move everything of {leaver.host.name} to {names}, and take {leaver.host.name} out of {leaver.cluster.name}?"
+    )
+    if options.purge:
+        confirm.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
+    else:
+        confirm.yes(world, question, is_sure=options.yes)
+
+
+def _begin(world: World, plan: DrainPlan, *, is_forced: bool) -> None:
+    begun = [one.node for one in plan.leaving if one.state not in ("moving", MOVED)]
+    each(
+        world, begun,
+        lambda session, node: session.call(
+            "scale-down", 60.0, node=plan.targets[node.name].node_id, force=is_forced
+        ),
+    )  # fmt: skip
+
+
+def _that_answer(world: World, found: Sequence[NodeLook]) -> list[NodeLook]:
+    """Those that can be told to forget; the rest is named."""
+    for one in found:
+        if one.fault:
+            world.note(f"{one.fault}; when it is back, have it forget the host: mqctl cluster forget")
+    return [one for one in found if not one.fault]
+
+
+# -- leave ------------------------------------------------------------------------------------------------------------
+
+
+def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] | None:
+    """The receipt that lies on the host, where its brokers are stopped or gone already."""
+    states = [node_state.look(world, one, 15)["state"] for one in leaver.nodes]
+    if any(state in ("running", "starting") for state in states):
+        return None
+    document = archive.kept_receipt(world, leaver.host)
+    if document is None:
+        raise CommandError(
+            f"{leaver.host.name}: its brokers are {', '.join(sorted(set(states)))}, and there is no receipt of a "
+            "scale-down of them: nobody knows whether they have left anything",
+            "mqctl rollout, to have them drain; mqctl cluster forget, if they are to be given up",
+        )
+    require_balance(leaver, document)
+    world.note(f"{leaver.host.name} was drained at {document['at']}: going on from there")
+    return document
+
+
+def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> int:
+    """Take the host away, have the others forget it, and look at them."""
+    try:
+        take_away(world, leaver, document, take_over=options.take_over)
+        others = [one.node for one in _that_answer(world, look_at(world, leaver.others))]
+        have_forgotten(world, leaver, others, document["node_ids"])
+        code = look_at_rest(world, leaver)
+    except KeyboardInterrupt:
+        world.note(f"interrupted: {leaver.host.name} is drained and not out yet; {leaver.again} goes on")
+        raise
+    if options.purge:
+        archive.purge(world, leaver.host, document["archive"])
+    change = _change_inventory(world, options, leaver)
+    extra = {name: value for name, value in document.items() if name not in ("schema", "rows")}
+    write(Rows(receipt.SCHEMA, receipt.COLUMNS, document["rows"], {**extra, **change}), options.shape, world.data)
+    kept = "its data is deleted" if options.purge else f"its data is in {archive.FOLDER}/{document['archive']} there"
+    world.note(f"{leaver.host.name} has left cluster {leaver.cluster.name}; {kept}")
+    return code
+
+
+def _change_inventory(world: World, options: Options, leaver: Leaver) -> Mapping[str, Any]:
+    """Show what changes in its files, and change them where that was said."""
+    changes, by_hand = inventory_changes(world, leaver)
+    for one in changes:
+        world.note(one.diff.rstrip("\n"))
+        if options.write_inventory:
+            Path(one.name).write_text(one.after, encoding="utf-8")
+            world.note(f"changed {one.name}")
+    for text in by_hand:
+        world.note(text)
+    if changes and not options.write_inventory:
+        world.note(f"the inventory still names {leaver.host.name}: take it out as shown, or do the same with --write")
+    return {
+        "inventory": {
+            "diff": "".join(one.diff for one in changes), "is_written": options.write_inventory, "by_hand": by_hand,
+        }
+    }  # fmt: skip

@@ -1,0 +1,71 @@
+"""What stays on the host of a node that has left: its data directories and its receipt, in one folder.
+
+    /var/lib/mq/.archive/scale-down-20261127T101500Z/receipt.json
+    /var/lib/mq/.archive/scale-down-20261127T101500Z/default/…     put there by the role `uninstall`
+
+The receipt is there before anything is stopped. So whoever goes on after mqctl was killed knows that this node was
+drained to its end, also where its broker is gone by then: without a receipt nothing is taken away, and nobody is
+forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mqctl.errors import CommandError
+from mqctl.inventory import Host
+from mqctl.nodes import shell
+from mqctl.ssh import shell as remote
+from mqctl.world import World
+
+FOLDER: Final = "/var/lib/mq/.archive"
+RECEIPT: Final = "receipt.json"
+# Written beside it and put in its place, so that it is whole or not there.
+PUT: Final = (
+    'umask 077 && mkdir -p "$1" && cat >"$1/.receipt" && sync -f "$1/.receipt" && mv "$1/.receipt" "$1/receipt.json"'
+)
+NEWEST: Final = (
+    'for each in $(ls -r "$1"); do if [ -f "$1/$each/receipt.json" ]; then cat "$1/$each/receipt.json"; break; fi; done'
+)
+IDENTITIES: Final = 'for each in /var/lib/mq/*/identity.json; do if [ -f "$each" ]; then cat "$each"; echo; fi; done'
+PURGE: Final = 'find "$1" -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +'
+
+
+def put_receipt(world: World, host: Host, name: str, document: dict[str, Any]) -> None:
+    """Leave the receipt on the host, in the folder that its data directories will be moved to."""
+    _run(world, host, PUT, (f"{FOLDER}/{name}",), json.dumps(document, indent=2).encode() + b"\n")
+
+
+def kept_receipt(world: World, host: Host) -> dict[str, Any] | None:
+    """The receipt of the last scale-down of this host, if it is of what is on the host, or was there."""
+    text = _run(world, host, f'[ -d "$1" ] || exit 0; {NEWEST}', (FOLDER,))
+    if not text.strip():
+        return None
+    document: dict[str, Any] = json.loads(text)
+    there = [json.loads(line)["node_id"] for line in _documents(_run(world, host, IDENTITIES, ()))]
+    is_of_these = document.get("host") == host.name and set(there) <= set(document.get("node_ids", ()))
+    return document if is_of_these else None
+
+
+def _documents(text: str) -> list[str]:
+    """JSON objects that stand one behind the other."""
+    found, decoder, at = [], json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        _, end = decoder.raw_decode(text, at)
+        found.append(text[at:end])
+        at = end
+    return found
+
+
+def purge(world: World, host: Host, name: str) -> None:
+    """Delete the data directories of this scale-down; its receipt stays."""
+    _run(world, host, PURGE, (f"{FOLDER}/{name}",))
+
+
+def _run(world: World, host: Host, script: str, words: Sequence[str], stdin: bytes = b"") -> str:
+    result = remote.run(shell(world, host.access), ["sh", "-c", script, "sh", *words], stdin, 120)
+    if result.code != 0:
+        raise CommandError(f"{host.name}: {FOLDER}: {result.complaint}", "mqctl status")
+    return result.out.decode()

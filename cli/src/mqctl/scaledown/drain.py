@@ -1,0 +1,210 @@
+"""Drains of running nodes: begun, followed to their end, taken back. All state is at the brokers.
+
+Invariant: whoever looks away loses nothing. Ctrl-C, a lost connection and a killed mqctl leave the brokers at what they
+do; another one asks them how far they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from mqctl.admin import AdminClient
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.fanout import on_each
+from mqctl.nodes import Node, open_admin
+from mqctl.output import counted
+from mqctl.scaledown import looks
+from mqctl.scaledown.plan import told
+from mqctl.world import World
+
+LOOK_S: Final = 0.5
+LINE_S: Final = 5.0  # so often there is a line where there is no terminal
+SILENCE_S_MAX: Final = 120.0  # for a broker that is killed and starts again
+BARS_MAX: Final = 15  # queues that have a bar of their own
+PROGRESS: Final = "mqctl.scale-down-progress/1"
+MOVED, ENDED = "moved", "none"
+FAILED: Final = "failed"  # nothing moves just now; the broker tries again by itself
+FAILED_S_MAX: Final = 120.0  # so long a target may be away, or full
+NOT_ON: Final = {
+    "ends": "somebody takes it back",
+    "none": "somebody has taken it back",
+}
+
+
+@dataclass(slots=True)
+class DrainFollower:
+    """Looks at some nodes again and again until each is as wanted."""
+
+    world: World
+    nodes: Sequence[Node]
+    is_json: bool = False
+    _sessions: dict[str, AdminClient] = field(default_factory=dict)
+
+    def until(self, wanted: str, timeout_s: float) -> dict[str, dict[str, Any]]:
+        """Node -> what it said last, when all are so. Raises CommandError where one cannot get there any more."""
+        start_s = heard_s = moving_s = self.world.monotonic_s()
+        try:
+            with DrainDisplay(self.world, self.is_json) as display:
+                while True:
+                    found, faults = self._look()
+                    now_s = self.world.monotonic_s()
+                    heard_s = heard_s if faults else now_s
+                    if not any(one.get("state") == FAILED for one in found.values()):
+                        moving_s = now_s
+                    if found:
+                        display.show(found)
+                    if not faults and all(one.get("state") == wanted for one in found.values()):
+                        return found
+                    _require_way(wanted, found)
+                    if now_s - moving_s > FAILED_S_MAX:
+                        raise _stuck(found)
+                    if now_s - heard_s > SILENCE_S_MAX:
+                        raise CommandError("; ".join(faults), "mqctl status")
+                    if now_s - start_s > timeout_s:
+                        raise _late(found, timeout_s)
+                    self.world.sleep_s(LOOK_S)
+        finally:
+            for each in self._sessions.values():
+                each.close()
+            self._sessions.clear()
+
+    def _look(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        found, faults = {}, []
+        for node, answer in on_each(self.nodes, self._ask):
+            if isinstance(answer, CommandError):
+                faults.append(answer.what)
+            else:
+                found[node.name] = answer
+        return found, faults
+
+    def _ask(self, node: Node) -> dict[str, Any]:
+        """Over the session of the look before; where that is broken, over a new one at the next look."""
+        session = self._sessions.pop(node.name, None) or open_admin(self.world, node)
+        try:
+            answer = looks.show(session)
+        except CommandError:
+            session.close()
+            raise
+        self._sessions[node.name] = session
+        return answer
+
+
+def _require_way(wanted: str, found: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, one in found.items():
+        state = one.get("state")
+        if wanted == MOVED and state in NOT_ON:
+            raise CommandError(f"{name} is no longer draining: {NOT_ON[state]}", "mqctl scale-down HOST --show")
+
+
+def _stuck(found: Mapping[str, Mapping[str, Any]]) -> CommandError:
+    left = sum(int(one.get("left", 0)) for one in found.values())
+    why = "; ".join(text for one in found.values() for text in (*told(one.get("hindrances", ())), *_reasons(one)))
+    return CommandError(
+        f"nothing moves any more: {counted(left, 'message')} are left, and none of them is lost: {why}",
+        "put that right and the same command with --resume, or --cancel to have it serve again",
+    )
+
+
+def _reasons(answer: Mapping[str, Any]) -> list[str]:
+    return [f"queue {row['queue']}: {row['why']}" for row in answer.get("queues", ()) if row.get("why")]
+
+
+def _late(found: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
+    left = sum(int(one.get("left", 0)) for one in found.values())
+    clients = sum(int(one.get("connections", 0)) for one in found.values())
+    why = "; ".join(text for one in found.values() for text in _reasons(one))
+    return CommandError(
+        f"{counted(left, 'message')} and {counted(clients, 'client')} are still there after {timeout_s:g} s"
+        f"{': ' if why else ''}{why}; the brokers go on",
+        "the same command with --resume",
+        Exit.RUNNING,
+    )
+
+
+def each(world: World, nodes: Sequence[Node], work: Callable[[AdminClient, Node], Any]) -> None:
+    """Have every node do something. Raises CommandError with all refusals, when all have been asked."""
+
+    def one(node: Node) -> None:
+        with open_admin(world, node) as session:
+            work(session, node)
+
+    refused = [answer.what for _, answer in on_each(nodes, one) if isinstance(answer, CommandError)]
+    if refused:
+        raise CommandError("; ".join(refused), "mqctl scale-down HOST --show")
+
+
+class DrainDisplay:
+    """How far nodes are: bars on a terminal, elsewhere a line now and then, or a JSON object for each look."""
+
+    def __init__(self, world: World, is_json: bool) -> None:
+        self._world = world
+        self._is_json = is_json
+        self._is_live = world.err.is_terminal and not is_json
+        self._tasks: dict[str, TaskID] = {}
+        self._said = ""
+        self._said_s = -math.inf
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[more]}", markup=False),
+            TimeElapsedColumn(),
+            console=world.err,
+            transient=True,
+            disable=not self._is_live,
+        )
+
+    def __enter__(self) -> DrainDisplay:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """One look."""
+        if self._is_live:
+            for name, one in found.items():
+                self._draw(name, one)
+            return
+        line = json.dumps(_event(found)) if self._is_json else "; ".join(line_of(*each) for each in found.items())
+        now_s = self._world.monotonic_s()
+        is_over = all(one.get("state") in (MOVED, ENDED) for one in found.values())
+        if line != self._said and (is_over or now_s - self._said_s >= LINE_S):
+            self._world.note(line)
+            self._said, self._said_s = line, now_s
+
+    def _draw(self, name: str, answer: Mapping[str, Any]) -> None:
+        more = f"{answer['rate']:g}/s, {counted(answer['connections'], 'client')}"
+        self._advance(name, (answer["moved"], answer["left"]), more)
+        rows = sorted(answer["queues"], key=lambda row: row["moved"] + row["left"], reverse=True)
+        for row in rows[:BARS_MAX]:
+            self._advance(f"  {row['queue']}", (row["moved"], row["left"]), row.get("why") or "")
+
+    def _advance(self, title: str, counts: tuple[int, int], more: str) -> None:
+        if title not in self._tasks:
+            self._tasks[title] = self._bar.add_task(title, more="")
+        moved, left = counts
+        self._bar.update(self._tasks[title], completed=moved, total=moved + left, more=more)
+
+
+def _event(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    names = ("state", "node", "moved", "left", "rate", "connections")
+    return {"schema": PROGRESS, "nodes": {name: {key: one.get(key) for key in names} for name, one in found.items()}}
+
+
+def line_of(name: str, answer: Mapping[str, Any]) -> str:
+    """How far a node is."""
+    moved, left = answer.get("moved", 0), answer.get("left", 0)
+    rate = answer.get("rate") or 0
+    soon = f", {math.ceil(left / rate)} s to go at {rate:g}/s" if left and rate else ""
+    clients = answer.get("connections", 0)
+    here = f", {counted(clients, 'client')} still here" if clients else ""
+    return f"{name} -> {answer.get('node') or '?'}: {answer.get('state')}, {moved} of {moved + left} moved{soon}{here}"

@@ -1,0 +1,126 @@
+"""An inventory less one host: only the lines of that host go, so comments and layout of the rest survive. Pure.
+
+What cannot be cut out safely (names that a range makes, programs that print an inventory, text that would mean
+something else afterwards) is told, and done by a person.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+class Loader(yaml.SafeLoader):
+    """Takes the tags of Ansible (`!vault`, `!unsafe`) for what stands behind them."""
+
+
+def _untagged(loader: Loader, _: str, node: Any) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        return loader.construct_scalar(node)
+    make = loader.construct_sequence if isinstance(node, yaml.SequenceNode) else loader.construct_mapping
+    return make(node, deep=True)
+
+
+Loader.add_multi_constructor("!", _untagged)
+
+
+class ByHand(Exception):
+    """This file is a person's to change; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file before and after."""
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """As `diff -u` has it."""
+        return "".join(
+            difflib.unified_diff(
+                self.before.splitlines(keepends=True), self.after.splitlines(keepends=True),
+                f"{self.name} (before)", f"{self.name} (after)",
+            )
+        )  # fmt: skip
+
+
+def without_host(text: str, host: str, name: str) -> str:
+    """The text of an inventory less a host; the same where it does not name it. Raises ByHand."""
+    is_yaml = name.endswith((".yml", ".yaml", ".json"))
+    if not is_yaml:
+        return _without_in_ini(text, host)
+    try:
+        changed = _without_in_yaml(text, host)
+        is_right = yaml.load(changed, Loader) == _less(yaml.load(text, Loader), host)
+    except yaml.YAMLError:
+        is_right = False
+    if not is_right:
+        raise ByHand(f"{name} without {host} would mean something else as well")
+    return changed
+
+
+def _less(tree: Any, host: str) -> Any:
+    """What is to be said afterwards. A group that has no hosts left says nothing of hosts."""
+    if not isinstance(tree, dict):
+        return tree
+    found = {key: _less(value, host) for key, value in tree.items()}
+    hosts = found.get("hosts")
+    if isinstance(hosts, dict) and host in hosts:
+        found["hosts"] = {key: value for key, value in hosts.items() if key != host} or None
+    return found
+
+
+def _without_in_yaml(text: str, host: str) -> str:
+    for start, end in sorted(_spans(text, yaml.compose(text, Loader), host), reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _spans(text: str, node: Any, host: str) -> list[tuple[int, int]]:
+    """From where to where the host stands below keys `hosts`."""
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    found: list[tuple[int, int]] = []
+    for key, value in node.value:
+        if key.value == "hosts" and isinstance(value, yaml.MappingNode):
+            found += [_span(text, value, number) for number, (own, _) in enumerate(value.value) if own.value == host]
+        found += _spans(text, value, host)
+    return found
+
+
+def _span(text: str, hosts: Any, number: int) -> tuple[int, int]:
+    if hosts.flow_style:
+        raise ByHand(f"{hosts.value[number][0].value} stands in a list within braces")
+    key, value = hosts.value[number]
+    line = text.find("\n", max(_last(value), key.end_mark.index))
+    return key.start_mark.index - key.start_mark.column, len(text) if line < 0 else line + 1
+
+
+def _last(node: Any) -> int:
+    """Where the text of a node ends: that of a block reaches to the next key, over comments that are not its own."""
+    if isinstance(node, yaml.MappingNode) and node.value and not node.flow_style:
+        return max(_last(value) for _, value in node.value)
+    if isinstance(node, yaml.SequenceNode) and node.value and not node.flow_style:
+        return max(_last(value) for value in node.value)
+    # An empty value ends where the next thing begins.
+    empty = isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+    return 0 if empty else int(node.end_mark.index) - 1
+
+
+def _without_in_ini(text: str, host: str) -> str:
+    own = re.compile(rf"{re.escape(host)}(\s|$)")
+    section, kept = "", []
+    for line in text.splitlines(keepends=True):
+        heading = re.match(r"\[([^\]]+)\]", line)
+        section = heading.group(1) if heading else section
+        is_host = not section.endswith((":vars", ":children")) and own.match(line)
+        if not is_host:
+            kept.append(line)
+    return "".join(kept)

@@ -1,0 +1,172 @@
+"""The host that leaves: its nodes and the others, its receipt, and its way out of the cluster, step by step.
+
+Each step can be done again. Where a run ends in the middle, the next one finds out from the hosts how far it has come.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mqctl import journals, node_state
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.nodes import Node, nodes_in, shell
+from mqctl.output import counted
+from mqctl.playbook.run import Play, run_play, verdict
+from mqctl.scaledown import archive, forgetting, receipt
+from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host
+from mqctl.ssh import shell as remote
+from mqctl.verification import verify
+from mqctl.world import World
+
+STAMP: Final = "%Y%m%dT%H%M%SZ"
+LOOK_S: Final = 15
+INFO: Final = "info"  # what `mqbroker journal` is to do
+STOP_S_MAX: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A host of a cluster, its nodes, and those of the other hosts."""
+
+    cluster: InventoryCluster
+    host: Host
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [one for one in nodes_in(self.cluster) if one.host == self.host.name]
+
+    @property
+    def others(self) -> list[Node]:
+        return [one for one in nodes_in(self.cluster) if one.host != self.host.name]
+
+    @property
+    def again(self) -> str:
+        """The command that goes on."""
+        return f"mqctl scale-down {self.host.name} --resume"
+
+
+def receipt_of(
+    world: World, leaver: Leaver, found: Mapping[str, Mapping[str, Any]], ids: Sequence[str], *, is_forced: bool
+) -> dict[str, Any]:
+    """The whole receipt, out of what each node said at the end of its drain. `ids`: theirs."""
+    at = world.now()
+    rows, different = [], []
+    for node in leaver.nodes:
+        answer = found[node.name]
+        own = answer.get("receipt")
+        rows += receipt.rows_of(node.host, node.instance, str(answer.get("node")), own or {}, is_forced=is_forced)
+        different += [f"{node.name}: {text}" for text in receipt.differences(own, is_forced=is_forced)]
+    return {
+        "schema": receipt.SCHEMA,
+        "cluster": leaver.cluster.name,
+        "host": leaver.host.name,
+        "node_ids": sorted(ids),
+        "at": at.isoformat(timespec="seconds"),
+        "archive": f"scale-down-{at.strftime(STAMP)}",
+        "differences": different,
+        "rows": rows,
+    }
+
+
+def keep(world: World, folder: Path, document: Mapping[str, Any]) -> list[Path]:
+    """The receipt as files: for programs and for people."""
+    name = f"{document['archive']}-{document['host']}"
+    kept = [folder / f"{name}.json", folder / f"{name}.txt"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kept[0].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        kept[1].write_text(receipt.page(document), encoding="utf-8")
+    except OSError as fault:
+        raise CommandError(f"{folder}: {fault.strerror}; nothing was stopped", "--receipts ELSEWHERE") from None
+    for each in kept:
+        world.note(f"wrote {each}")
+    return kept
+
+
+def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
+    """Raises CommandError that names what is different; the host is left as it is then."""
+    if document["differences"]:
+        raise CommandError(
+            f"the receipt does not balance: {'; '.join(document['differences'])}; {leaver.host.name} stays as it is",
+            f"{leaver.again}, or --cancel",
+        )
+
+
+def stop(world: World, leaver: Leaver, document: Mapping[str, Any]) -> list[str]:
+    """Stop the brokers of the host; the receipt is there before. What their journals hold that the receipt does not
+    say: messages that came after it was made. Then they run again, and drain on by themselves.
+    """
+    archive.put_receipt(world, leaver.host, document["archive"], dict(document))
+    nodes = [one for one in leaver.nodes if node_state.look(world, one, LOOK_S)["state"] != "absent"]
+    _systemctl(world, leaver, "stop", nodes)
+    late = [text for one in nodes for text in _late(world, one, document)]
+    if late:
+        _systemctl(world, leaver, "start", nodes)
+    return late
+
+
+def _late(world: World, node: Node, document: Mapping[str, Any]) -> list[str]:
+    left = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == node.instance}
+    queues = journals.ask(world, node, INFO)["queues"]
+    return [
+        f"{node.name}: queue {row['name']}: {row['messages']} messages"
+        for row in queues
+        if row["messages"] > left.get(row["name"], 0)
+    ]
+
+
+def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node]) -> None:
+    units = [f"mqbroker@{one.instance}.service" for one in nodes]
+    if units:
+        result = remote.run(shell(world, leaver.host.access), ["systemctl", action, *units], timeout_s=STOP_S_MAX)
+        if result.code:
+            raise CommandError(f"{leaver.host.name}: systemctl {action}: {result.complaint}", leaver.again)
+
+
+def take_away(world: World, leaver: Leaver, document: Mapping[str, Any], *, take_over: bool) -> None:
+    """Remove the brokers of the host, which are stopped, and move their data aside."""
+    variables = {"mq_uninstall_archive": document["archive"], "mq_take_over": take_over}
+    state = run_play(world, leaver.cluster, Play("uninstall", variables, leaver.host.name))
+    if verdict(state) is not Exit.DONE:
+        notes = "; ".join(one.note for one in state.hosts.values() if one.note)
+        raise CommandError(f"{leaver.host.name} is drained and not taken away yet: {notes}", leaver.again)
+
+
+def have_forgotten(world: World, leaver: Leaver, others: Sequence[Node], ids: Sequence[str]) -> None:
+    """The others forget it, and none of them knows anything of it any more."""
+    count = forgetting.forget(world, others, ids)
+    if count:
+        world.note(f"{counted(count, 'message')} that waited for {leaver.host.name} elsewhere were routed anew")
+    forgetting.require_forgotten(world, others, ids)
+    world.note(f"nothing of {leaver.host.name} is left at {counted(len(others), 'other node')}")
+
+
+def look_at_rest(world: World, leaver: Leaver) -> Exit:
+    """At every node that stays."""
+    return verify(world, leaver.cluster, [one for one in leaver.cluster.hosts if one.name != leaver.host.name])
+
+
+def inventory_changes(world: World, leaver: Leaver) -> tuple[list[FileChange], list[str]]:
+    """What changes in the files of the inventory, and what a person has to change."""
+    changes, by_hand = [], []
+    for source in leaver.cluster.sources:
+        if not source.is_file():
+            by_hand.append(f"{source}: take {leaver.host.name} out of it")
+            continue
+        text = source.read_text(encoding="utf-8")
+        try:
+            changed = without_host(text, leaver.host.name, source.name)
+        except ByHand as why:
+            by_hand.append(f"{source}: {why}; take {leaver.host.name} out by hand")
+            continue
+        if changed != text:
+            changes.append(FileChange(str(source), text, changed))
+    if not changes and not by_hand:
+        by_hand.append(f"no file of the inventory names {leaver.host.name} by itself; take it out by hand")
+    return changes, by_hand

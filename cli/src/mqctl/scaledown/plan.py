@@ -1,0 +1,144 @@
+"""Whether a node may leave, where its messages go, and what is to be known before. Pure.
+
+A refusal says which node or queue is in the way and how to get on. What `--force` may overrule says so; that there is
+nobody who could take the messages it cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mqctl.errors import CommandError
+from mqctl.output import Column
+from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook
+
+COLUMNS: Final = (
+    Column("host"),
+    Column("instance"),
+    Column("queue"),
+    Column("address"),
+    Column("messages", is_number=True),
+    Column("bytes", is_number=True, wide_only=True),
+    Column("consumers", is_number=True),
+    Column("to"),
+)
+
+
+@dataclass(slots=True)
+class DrainPlan:
+    """What is to be done. `refusals` end it, `overruled` are those that --force is for, `warnings` are only told."""
+
+    leaving: list[NodeLook]
+    survivors: list[NodeLook]
+    targets: dict[str, NodeLook] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+    overruled: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str = "") -> DrainPlan:
+    """The plan for nodes that leave together. `to`: the node that is to take the messages; empty: the best one.
+
+    Raises CommandError where nobody can take them.
+    """
+    plan = DrainPlan(list(leaving), list(survivors))
+    for one in leaving:
+        if one.fault:
+            raise CommandError(f"{one.fault}; nothing was changed", "mqctl status")
+        if not one.drain:
+            raise CommandError(
+                f"{one.name} has a release that cannot be scaled down; nothing was changed", "mqctl rollout"
+            )
+        plan.targets[one.name] = target_of(one, survivors, to)
+    plan.overruled += [*_links(leaving, survivors), *(text for one in leaving for text in _room(one, plan))]
+    plan.warnings += [text for one in leaving for text in _readers(one, survivors)]
+    return plan
+
+
+def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") -> NodeLook:
+    """The node that is meant, or that with the most links that stand and then the most room. Raises CommandError."""
+    if not survivors:
+        raise CommandError(
+            f"{leaving.name} is the last node of the cluster: nobody could take its messages; nothing was changed",
+            "mqctl scale-up with another host first, or mqctl uninstall, which leaves the messages on the host",
+        )
+    meant = [one for one in survivors if to in ("", one.name, f"{one.node.host}/{one.node.instance}")]
+    if not meant:
+        raise CommandError(f"--to {to}: that is no other node of the cluster", f"--to {survivors[0].name}")
+    reasons = {one.name: unfit(leaving, one) for one in meant}
+    able = [one for one in meant if not reasons[one.name]]
+    if not able:
+        told = "; ".join(reasons.values())
+        raise CommandError(f"nobody can take the messages of {leaving.name}: {told}", "mqctl topology")
+    return max(able, key=lambda one: (_links_up(one), min(one.free_memory_bytes, one.free_disk_bytes or 1 << 60)))
+
+
+def unfit(leaving: NodeLook, target: NodeLook) -> str:
+    """Why a node cannot take the messages of another one; empty if it can."""
+    if target.fault:
+        return target.fault
+    if not target.drain:
+        return f"{target.name} has a release that takes no messages of nodes that leave (mqctl rollout)"
+    if target.state in LEAVES:
+        return f"{target.name} is leaving itself (mqctl scale-down {target.node.host} --cancel)"
+    if target.state != SERVES:
+        return f"{target.name} is just taking back a scale-down of its own"
+    state = leaving.link_state(target.node_id)
+    if state != "up":
+        return f"the link {leaving.name} -> {target.name} does not stand ({state or 'there is none'})"
+    return ""
+
+
+def _links_up(look: NodeLook) -> int:
+    return sum(row["state"] == "up" for row in look.topology.get("links", ()))
+
+
+def _links(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook]) -> list[str]:
+    """Links between nodes of the cluster that do not stand, and nodes that do not answer."""
+    known = {one.node_id: one.name for one in (*leaving, *survivors) if one.node_id}
+    said = [one.fault for one in survivors if one.fault]
+    for one in (*leaving, *survivors):
+        down = [row for row in one.topology.get("links", ()) if row["node_id"] in known and row["state"] != "up"]
+        said += [f"the link {one.name} -> {known[row['node_id']]} does not stand ({row['state']})" for row in down]
+    return said
+
+
+def _room(one: NodeLook, plan: DrainPlan) -> list[str]:
+    """Whether all that the node stores fits on the disk of the target, which pages what is too much for its memory."""
+    target = plan.targets[one.name]
+    free = target.free_disk_bytes
+    if free is None or one.stored_bytes <= free:
+        return []
+    return [f"{target.name} has {free} bytes free on its disk, and {one.name} stores up to {one.stored_bytes}"]
+
+
+def _readers(leaving: NodeLook, survivors: Sequence[NodeLook]) -> list[str]:
+    """Queues that are consumed from at the leaving node alone."""
+    elsewhere = {row["name"] for one in survivors for row in one.queues if row["consumer_count"]}
+    alone = [row["name"] for row in leaving.queues if row["consumer_count"] and row["name"] not in elsewhere]
+    return [f"{name}: only {leaving.name} has consumers of it; they have to connect to another node" for name in alone]
+
+
+def rows_of(plan: DrainPlan) -> list[dict[str, Any]]:
+    """A row for each queue that has something to move, the largest first; all of a node where none has."""
+    return [
+        {
+            "host": one.node.host,
+            "instance": one.node.instance,
+            "queue": row["name"],
+            "address": row["address"],
+            "messages": row["message_count"],
+            "consumers": row["consumer_count"],
+            "to": plan.targets[one.name].name,
+        }
+        for one in plan.leaving
+        for row in sorted(one.queues, key=lambda row: (-row["message_count"], row["name"]))
+        if row["message_count"] or row["consumer_count"]
+    ]
+
+
+def told(hindrances: Iterable[dict[str, Any]]) -> list[str]:
+    """What a broker says is in the way, a line each."""
+    return [f"{one.get('kind', '')} {one.get('name', '')}: {one.get('why', '')}".strip() for one in hindrances]

@@ -1,0 +1,124 @@
+"""The receipt of a node that has left: every message is accounted for, or the difference is named. Pure.
+
+Counted are durable messages: no others would outlive a crash of either node. The broker adds up; here it is added up
+once more, from its figures alone, so that neither has to be trusted:
+
+    before + came = consumed + moved + left        at the node that leaves
+    moved = arrived, and their digests are equal   at the node that took them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mqctl.output import Column
+
+SCHEMA: Final = "mqctl.scale-down/1"
+COLUMNS: Final = (
+    Column("host"),
+    Column("instance"),
+    Column("queue"),
+    Column("before", is_number=True),
+    Column("came", is_number=True),
+    Column("consumed", is_number=True),
+    Column("moved", is_number=True),
+    Column("arrived", is_number=True),
+    Column("left", is_number=True),
+    Column("to"),
+    Column("address", wide_only=True),
+    Column("moved_digest", wide_only=True),
+    Column("arrived_digest", wide_only=True),
+    Column("balances"),
+)
+
+
+def differences(receipt: Mapping[str, Any] | None, *, is_forced: bool = False) -> list[str]:
+    """All that does not balance; nothing where everything does. `is_forced`: what could not move may be left."""
+    if not receipt:
+        return ["the broker has no receipt"]
+    said = [str(each) for each in receipt.get("difference", ())]
+    for row in receipt.get("queues", ()):
+        said += [f"queue {row['queue']}: {text}" for text in _of_queue(row, is_forced=is_forced)]
+    if not receipt.get("balances") and not said:
+        said.append("the broker says that it does not balance, and does not say why")
+    return list(dict.fromkeys(said))
+
+
+def _of_queue(row: Mapping[str, Any], *, is_forced: bool) -> list[str]:
+    before, said = int(row["before"]["messages"]), []
+    had, went = before + row["came"], row["consumed"] + row["moved"] + row["left"]
+    if had != went:
+        said.append(
+            f"{before} before and {row['came']} that came are {had}, but {row['consumed']} consumed, {row['moved']} "
+            f"moved and {row['left']} left are {went}"
+        )
+    # Of a queue from which nothing went the other node is not asked.
+    arrived = row["arrived"]
+    if row["moved"] != (arrived or 0):
+        said.append(f"{row['moved']} moved and {'nobody knows how many' if arrived is None else arrived} arrived")
+    elif arrived is not None and row["moved_digest"] != row["arrived_digest"]:
+        said.append(f"as many arrived as moved ({row['moved']}), but not the same messages")
+    if row["left"] and not is_forced:
+        said.append(f"{row['left']} are left")
+    return said
+
+
+def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is_forced: bool) -> list[dict[str, Any]]:
+    """A row for each queue of a receipt."""
+    return [
+        {
+            **{name: row[name] for name in ("queue", "address", "came", "consumed", "moved", "left", "arrived")},
+            **{name: row[name] for name in ("moved_digest", "arrived_digest")},
+            "host": host,
+            "instance": instance,
+            "to": to,
+            "before": row["before"]["messages"],
+            "kinds": dict(row["before"]),
+            "balances": not _of_queue(row, is_forced=is_forced),
+        }
+        for row in receipt.get("queues", ())
+    ]
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The receipt for people, as a page of text."""
+    rows: Sequence[Mapping[str, Any]] = document["rows"]
+    names = [one.name for one in COLUMNS if not one.wide_only and one.name not in ("host", "instance")]
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    is_number = {one.name for one in COLUMNS if one.is_number}
+    lines = [
+        "  ".join(
+            cell.rjust(width) if name in is_number else cell.ljust(width)
+            for name, cell, width in zip(names, row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    total = {
+        name: sum(row[name] or 0 for row in rows) for name in ("before", "came", "consumed", "moved", "arrived", "left")
+    }
+    return "\n".join(
+        [
+            f"Receipt: {document['host']} has left cluster {document['cluster']}",
+            f"made {document['at']}; node {', '.join(document['node_ids'])}",
+            "",
+            *lines,
+            "",
+            f"{total['before']} before + {total['came']} came = {total['consumed']} consumed + {total['moved']} moved "
+            f"+ {total['left']} left; {total['arrived']} arrived",
+            "It balances." if not document["differences"] else "IT DOES NOT BALANCE:",
+            *(f"  {one}" for one in document["differences"]),
+            "",
+            "Durable messages are counted; others moved as well.",
+            "before: what was in the queue when it began to drain; came: from clients and other nodes since then;",
+            "consumed: taken by clients here, or expired, since then; moved: on disk at the other node, and answered.",
+            "",
+        ]
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    return "" if value is None else str(value)

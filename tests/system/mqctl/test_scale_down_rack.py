@@ -1,0 +1,183 @@
+"""A host leaves its cluster under traffic, and mqctl is killed on the way, on real hosts. Needs root and the rack.
+
+The tests are one story and run in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.rack_site import RACK, ROOT, Rack, Site, site_on
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
+
+rack = Rack("scaledown")
+HOSTS = ["mq1", "mq2", "mq3"]
+BACKLOG = 20_000
+GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
+# Little is unanswered at a time, so that the drain takes a while.
+OPTIONS = (
+    "mq_listeners:\n"
+    '  - {name: clients, kind: client, port: 5672, local_bind_address: "{{ ansible_host }}"}\n'
+    "  - {name: cluster, kind: cluster, port: 5673}\n"
+    "mq_connectors:\n"
+    "  - {name: cluster, port: 5673}\n"
+    '  - {name: clients, host: "{{ ansible_host }}", port: 5672}\n'
+    f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
+    f"mq_discovery_groups:\n  - {GROUP}}}\n"
+    "mq_cluster_connections:\n"
+    "  - {name: all, connector_ref: cluster, discovery_group_ref: lan, client_connector_ref: clients,\n"
+    "     confirmation_window_size: 20000}\n"
+)
+
+
+class Traffic:
+    """Producers and consumers inside the rack, and a backlog at the host that leaves."""
+
+    def __init__(self, site: Site, said: dict[str, Any]) -> None:
+        command = [sys.executable, str(RACK), "enter", "--", sys.executable, "-m", "tests.support.rack_load"]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=site.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._tell(json.dumps(said))
+        assert self._hear() == "begun"
+
+    def _tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def _hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def verdict(self) -> dict[str, Any]:
+        self._tell("stop")
+        found: dict[str, Any] = json.loads(self._hear())
+        assert self.process.wait(60) == 0
+        return found
+
+
+def addresses(site: Site) -> dict[str, str]:
+    tree = yaml.safe_load((site.folder / "inventory.yml").read_text())
+    found: dict[str, str] = {}
+
+    def visit(node: Any) -> None:
+        for key, value in node.items() if isinstance(node, dict) else ():
+            if key in HOSTS and isinstance(value, dict) and "ansible_host" in value:
+                found[key] = value["ansible_host"]
+            visit(value)
+
+    visit(tree)
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site_on(rack, "3", folder=tmp_path_factory.mktemp("scaledown") / "site") as one:
+        one.set_options(OPTIONS)
+        one.run("rollout", "--yes")
+        one.run("health", "--until-healthy", "--timeout", "120")
+        yield one
+
+
+@pytest.fixture(scope="module")
+def traffic(site: Site) -> Iterator[Traffic]:
+    (user,) = yaml.safe_load((site.folder / "group_vars/brokers/secrets.yml").read_text())["mq_users"]
+    where = addresses(site)
+
+    def uri(*hosts: str) -> str:
+        return f"amqp://{user['name']}:{user['password']}@" + ",".join(f"{where[host]}:5672" for host in hosts)
+
+    said = {
+        "queue": "orders",
+        "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
+        "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
+        "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
+    }
+    one = Traffic(site, said)
+    try:
+        yield one
+    finally:
+        one.process.kill()
+        one.process.wait()
+
+
+def killed_at(site: Site, line: str, *words: str) -> str:
+    """A scale-down that is killed with all its processes when it says this; what it had said."""
+    with subprocess.Popen(
+        site.command("scale-down", "mq3", "--yes", *words), cwd=site.folder, env=site.environment,
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        said = []
+        for one in process.stderr:
+            said.append(one)
+            if line in one:
+                site.kill_everything()
+                break
+        else:
+            pytest.fail("it ended before that: " + "".join(said))
+        process.wait(60)
+    return "".join(said)
+
+
+def test_the_plan_says_what_moves_where_and_changes_nothing(site: Site, traffic: Traffic) -> None:
+    said = site.run("scale-down", "mq3", "--to", "mq1", "--check").stderr
+    assert f"old      old      {BACKLOG}" in " ".join(said.split("  ")) or str(BACKLOG) in said
+    assert "move to mq1" in said
+    assert [row["state"] for row in site.rows("scale-down", "mq3", "--show")] == ["none"]
+    assert "is not a host of cluster" in site.run("scale-down", "mq9", code=2).stderr
+    assert "mq3 does not drain" in site.run("scale-down", "mq3", "--resume", "--yes", code=1).stderr
+
+
+def test_it_is_killed_while_messages_move_and_the_brokers_go_on(site: Site, traffic: Traffic) -> None:
+    killed_at(site, "mq3 -> mq1: mov", "--to", "mq1")
+    (row,) = site.rows("scale-down", "mq3", "--show")
+    assert row["state"] in ("moving", "moved")
+    assert row["to"] == "mq1"
+    refused = site.run("scale-down", "mq3", "--yes", code=1)
+    assert "mq3 drains already" in refused.stderr
+    assert "mqctl scale-down mq3 --resume" in refused.stderr
+
+
+def test_it_is_killed_while_the_broker_is_removed(site: Site, traffic: Traffic) -> None:
+    said = killed_at(site, "mq3: changed: uninstall: ", "--resume")
+    assert "wrote " in said
+    site.was_killed = True
+
+
+def test_it_goes_on_and_everything_is_accounted_for(site: Site, traffic: Traffic) -> None:
+    done = site.run("scale-down", "mq3", "--yes", "--resume", "--write", "--json")
+    document = json.loads(done.stdout)
+    assert document["differences"] == []
+    rows = {row["queue"]: row for row in document["rows"]}
+    assert (rows["old"]["before"], rows["old"]["moved"], rows["old"]["left"]) == (BACKLOG, BACKLOG, 0)
+    assert all(row["balances"] for row in rows.values())
+    assert "nothing of mq3 is left at 2 other nodes" in done.stderr
+    kept = sorted(site.folder.glob("receipts/*"))
+    assert [path.suffix for path in kept] == [".json", ".txt"]
+    assert "It balances." in kept[1].read_text()
+    verdict = traffic.verdict()
+    assert verdict["violations"] == []
+    assert verdict["counts"]["redelivered"] == 0
+    assert verdict["counts"]["accepted"]["mq3"] > 0
+
+
+def test_nothing_of_it_is_left_and_its_data_is_kept(site: Site) -> None:
+    inventory = (site.folder / "inventory.yml").read_text()
+    assert "mq3" not in inventory
+    assert [row["state"] for row in site.rows("status")] == ["running"] * 2
+    assert [row["links_up"] for row in site.rows("status")] == ["1/1"] * 2
+    archive = Path(rack("exec", "mq3", "--", "sh", "-c", "echo /var/lib/mq/.archive/*").strip())
+    listed = rack("exec", "mq3", "--", "ls", str(archive), f"{archive}/default").split()
+    assert {"receipt.json", "default", "journal", "identity.json"} <= set(listed)
+    assert rack("exec", "mq3", "--", "ls", "/var/lib/mq").strip() == ""

@@ -1,0 +1,77 @@
+"""An inventory less one host: comments and layout of the rest stay."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host
+
+YAML = dedent("""\
+    # The brokers of the shop.
+    all:
+      children:
+        brokers:
+          vars: {mq_cluster_name: main}   # one cluster
+          hosts:
+            mq1:   # the first
+              ansible_host: 192.0.2.1
+            # The second stands in the other hall.
+            mq2:
+            mq3:
+              ansible_host: 192.0.2.3
+              mq_rack: b   # the other hall
+
+            # Nobody moves this one.
+            mq30:
+              ansible_host: 192.0.2.30
+        canaries:
+          hosts:
+            mq3:
+    """)
+
+
+def test_only_the_lines_of_the_host_go() -> None:
+    changed = without_host(YAML, "mq3", "inventory.yml")
+    gone = [line for line in YAML.splitlines() if line not in changed.splitlines()]
+    own = ["        mq3:", "          ansible_host: 192.0.2.3", "          mq_rack: b   # the other hall"]
+    assert gone == [*own, "        mq3:"]
+    assert len(changed.splitlines()) == len(YAML.splitlines()) - 4
+    assert without_host(changed, "mq3", "inventory.yml") == changed
+
+
+def test_hosts_without_variables_and_hosts_that_are_last() -> None:
+    changed = without_host(YAML, "mq2", "inventory.yml")
+    assert [line for line in YAML.splitlines() if line not in changed.splitlines()] == ["        mq2:"]
+    assert "mq30" not in without_host(YAML, "mq30", "inventory.yml")
+    text = "all: {hosts: }\nbrokers:\n  hosts:\n    mq1:\n      a: |\n        one\n        two"
+    assert without_host(text, "mq1", "inventory.yml") == "all: {hosts: }\nbrokers:\n  hosts:\n"
+
+
+def test_vaulted_values_of_others_stay() -> None:
+    text = "all:\n  hosts:\n    mq1:\n      secret: !vault |\n        $ANSIBLE_VAULT;1.1\n        3132\n    mq3:\n"
+    assert without_host(text, "mq3", "inventory.yml") == text.removesuffix("    mq3:\n")
+
+
+@pytest.mark.parametrize("text", ["all: {hosts: {mq1: {}, mq3: {}}}\n", "all:\n  hosts: {mq3: }\n"])
+def test_what_stands_in_braces_is_a_persons_to_change(text: str) -> None:
+    with pytest.raises(ByHand):
+        without_host(text, "mq3", "inventory.yml")
+
+
+def test_what_others_refer_to_is_a_persons_to_change() -> None:
+    text = "all:\n  hosts:\n    mq3: &hall\n      mq_rack: b\n    mq4: *hall\n"
+    with pytest.raises(ByHand, match="would mean something else"):
+        without_host(text, "mq3", "inventory.yml")
+
+
+def test_lines_of_the_host_go_from_an_inventory_in_the_other_format() -> None:
+    text = "; brokers\nmq3 ansible_host=192.0.2.3\n[brokers]\nmq1\nmq3\nmq30\n[brokers:vars]\nmq3 = no host\n"
+    assert without_host(text, "mq3", "hosts") == "; brokers\n[brokers]\nmq1\nmq30\n[brokers:vars]\nmq3 = no host\n"
+
+
+def test_a_change_is_shown_as_a_diff() -> None:
+    diff = FileChange("inventory.yml", YAML, without_host(YAML, "mq2", "inventory.yml")).diff
+    assert [line for line in diff.splitlines() if line.startswith(("-", "+"))] == [
+        "--- inventory.yml (before)", "+++ inventory.yml (after)", "-        mq2:",
+    ]  # fmt: skip

@@ -1,0 +1,121 @@
+"""Whether a node may leave, and where its messages go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqctl.errors import CommandError
+from mqctl.nodes import Node
+from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.plan import plan_of, rows_of, target_of, unfit
+
+from tests.support.cluster_stage import node_id_of
+
+HOSTS = ("mq1", "mq2", "mq3")
+GIB = 2**30
+
+
+def link(to: str, state: str = "up") -> dict[str, Any]:
+    return {"node_id": node_id_of(to), "node": to, "state": state}
+
+
+def queue(name: str, messages: int = 0, consumers: int = 0) -> dict[str, Any]:
+    return {"name": name, "address": name, "message_count": messages, "consumer_count": consumers}
+
+
+def look(host: str, **changes: Any) -> NodeLook:
+    """A node of a whole cluster of three with nothing in it."""
+    status = {"node_id": node_id_of(host), "held_bytes": 0, "global_max_size_bytes": GIB}
+    said: dict[str, Any] = {
+        "status": status | changes.pop("status", {}),
+        "topology": {"links": [link(each) for each in HOSTS if each != host]},
+        "drain": {"state": "none"},
+    }
+    return NodeLook(Node(host, "default"), **{**said, **changes})
+
+
+OTHERS = [look("mq1"), look("mq2")]
+
+
+def test_the_node_with_the_most_links_and_then_the_most_room_is_chosen() -> None:
+    leaving = look("mq3")
+    assert target_of(leaving, OTHERS).name == "mq1"
+    fuller = look("mq1", status={"held_bytes": 1000})
+    assert target_of(leaving, [fuller, look("mq2")]).name == "mq2"
+    lonely = look("mq2", topology={"links": [link("mq3"), link("mq1", "resting")]})
+    assert target_of(leaving, [fuller, lonely]).name == "mq1"
+    assert target_of(leaving, [look("mq1", free_disk_bytes=500), look("mq2")]).name == "mq2"
+
+
+def test_the_node_that_is_meant_is_taken_whatever_room_others_have() -> None:
+    fuller = look("mq1", status={"held_bytes": 1000})
+    assert target_of(look("mq3"), [fuller, look("mq2")], "mq1").name == "mq1"
+    assert target_of(look("mq3"), [fuller, look("mq2")], "mq1/default").name == "mq1"
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (NodeLook(Node("mq1", "default"), fault="mq1: no answer"), "mq1: no answer"),
+        (look("mq1", drain={}), "takes no messages of nodes that leave"),
+        (look("mq1", drain={"state": "moving"}), "mq1 is leaving itself (mqctl scale-down mq1 --cancel)"),
+        (look("mq1", drain={"state": "moved"}), "is leaving itself"),
+        (look("mq1", drain={"state": "failed"}), "is leaving itself"),
+        (look("mq1", drain={"state": "ends"}), "is just taking back"),
+        (look("mq4"), "the link mq3 -> mq4 does not stand (there is none)"),
+    ],
+)
+def test_who_cannot_take_the_messages_is_refused_with_the_reason(target: NodeLook, why: str) -> None:
+    leaving = look("mq3")
+    assert why in unfit(leaving, target)
+    with pytest.raises(CommandError, match="nobody can take the messages of mq3"):
+        target_of(leaving, [target])
+    assert target_of(leaving, [target, look("mq2")]).name == "mq2"
+
+
+def test_a_link_that_does_not_stand_leads_to_no_target() -> None:
+    leaving = look("mq3", topology={"links": [link("mq1", "resting"), link("mq2")]})
+    assert unfit(leaving, OTHERS[0]) == "the link mq3 -> mq1 does not stand (resting)"
+    assert target_of(leaving, OTHERS).name == "mq2"
+
+
+def test_the_last_node_of_a_cluster_does_not_leave() -> None:
+    with pytest.raises(CommandError, match="mq3 is the last node of the cluster") as raised:
+        plan_of([look("mq3")], [])
+    assert "mqctl scale-up" in raised.value.attempt
+
+
+def test_a_target_that_is_no_other_node_is_refused() -> None:
+    with pytest.raises(CommandError, match="--to mq9: that is no other node"):
+        plan_of([look("mq3")], OTHERS, "mq9")
+
+
+def test_a_node_that_does_not_answer_or_knows_no_drain_is_refused() -> None:
+    with pytest.raises(CommandError, match="mq3: no answer; nothing was changed"):
+        plan_of([NodeLook(Node("mq3", "default"), fault="mq3: no answer")], OTHERS)
+    with pytest.raises(CommandError, match="has a release that cannot be scaled down"):
+        plan_of([look("mq3", drain={})], OTHERS)
+
+
+def test_links_that_do_not_stand_and_missing_room_are_for_force() -> None:
+    """Links to nodes that are none of the cluster's any more hinder nobody."""
+    broken = look("mq1", topology={"links": [link("mq2", "dialling"), link("mq3"), link("mq7", "gone")]})
+    plan = plan_of([look("mq3", status={"held_bytes": 501})], [broken, look("mq2", free_disk_bytes=500)], "mq2")
+    assert plan.overruled == [
+        "the link mq1 -> mq2 does not stand (dialling)",
+        "mq2 has 500 bytes free on its disk, and mq3 stores up to 501",
+    ]
+    paged = look("mq3", status={"held_bytes": 1, "journal_segments": 3}, file_bytes=200)
+    assert plan_of([paged], [look("mq2", free_disk_bytes=400)]).overruled == []
+    assert len(plan_of([paged], [look("mq2", free_disk_bytes=399)]).overruled) == 1
+
+
+def test_consumers_that_are_at_the_leaving_node_alone_are_told_of() -> None:
+    leaving = look("mq3", queues=[queue("both", 1, 1), queue("alone", 2, 1), queue("none", 3)])
+    plan = plan_of([leaving], [look("mq1", queues=[queue("both", 0, 1)]), look("mq2")])
+    (warning,) = plan.warnings
+    assert warning.startswith("alone: only mq3 has consumers of it")
+    assert [(row["queue"], row["messages"], row["to"]) for row in rows_of(plan)] == [
+        ("none", 3, "mq1"), ("alone", 2, "mq1"), ("both", 1, "mq1"),
+    ]  # fmt: skip
