@@ -3,8 +3,8 @@
 Without it the wheel is pure, as is every editable install. Sources are compiled in a folder of their own, so nothing
 lands in the checkout, and stay in the wheel beside what was compiled of them: Python prefers the latter, tracebacks
 show the former. By gcc they are compiled twice, the second time guided by what a training (native_training.py) ran.
-With MQBROKER_NATIVE_TRAINED=0 they are compiled once and for no great speed, as tests do that want to know what
-compiled modules do: that takes a quarter of the time.
+With MQBROKER_NATIVE_TRAINED=0 they are compiled once and for no speed, as tests do that want to know what compiled
+modules do: that takes a fifth of the time.
 docs/adr/0013-native-build.md says why, and what differs.
 """
 
@@ -26,7 +26,7 @@ SWITCH = "MQBROKER_NATIVE"
 TRAINED = "MQBROKER_NATIVE_TRAINED"
 TOOLS = ["mypy>=2.4,<2.5", "setuptools>=65"]
 GROUP = "mqbroker_native"  # the library that holds all of them: calls between modules do not go through Python
-OPTIMIZATION, UNTRAINED_OPTIMIZATION = "2", "1"
+OPTIMIZATION, UNTRAINED_OPTIMIZATION = "2", "0"
 TRAINING = Path(__file__).with_name("native_training.py")
 TRAINING_TIME_S_MAX = 300
 # Only what Python looks up is to be seen from outside: calls from one module to another are direct then.
