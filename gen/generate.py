@@ -1,5 +1,5 @@
 """Writes everything that is made from declarations of options and operations: references, JSON schema, slices,
-defaults and argument_specs of the role.
+defaults and argument_specs of the role; and what is a copy of another file in another place or form.
 
 Each piece is a function that returns {path from the root: text}. Without arguments the files are written; `--check`
 writes nothing, names stale files and exits with 1.
@@ -14,6 +14,7 @@ from pathlib import Path
 import copies
 import mqctl_reference
 import operations
+import playbook_variables
 import references
 import role_broker
 import slices
@@ -27,6 +28,7 @@ PIECES: tuple[Callable[[], dict[str, str]], ...] = (
     copies.files,
     slices.files,
     operations.files,
+    playbook_variables.files,
 )
 
 

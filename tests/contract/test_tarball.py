@@ -20,7 +20,7 @@ ALLOWED = re.compile(
       MANIFEST\.json | FILES\.json | README\.md | LICENSE | CHANGELOG\.rst
     | meta/runtime\.yml
     | changelogs/(config\.yaml | changelog\.yaml | fragments/[0-9]{{4}}-[a-z0-9-]+\.yml)
-    | playbooks/((vars|tasks)/)?{NAME}\.yml
+    | playbooks/((vars|tasks)/)?{NAME}\.yml | playbooks/vars/{NAME}\.json
     | plugins/(action | filter | lookup | modules | module_utils)/{NAME}\.py
     | roles/{NAME}/(defaults | handlers | meta | tasks | vars)/{NAME}\.yml
     | roles/{NAME}/templates/[a-z@.-]+\.j2

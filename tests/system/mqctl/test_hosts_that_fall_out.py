@@ -286,7 +286,7 @@ def test_hosts_without_a_packet_filter_are_members_for_those_that_have_one(tmp_p
         "ansible.builtin.debug": {"msg": "{{ inventory_hostname }} knows {{ firewall_members | sort | join(' ') }}."}
     }
     (tmp_path / "play.json").write_text(
-        json.dumps([find | {"hosts": "all", "vars_files": [str(ROOT / "playbooks/vars/roles.yml")],
+        json.dumps([find | {"hosts": "all", "vars_files": [str(ROOT / "playbooks/vars/roles.json")],
                             "tasks": [task, told]}])
     )  # fmt: skip
     common = {**COMMON, "line_log": f"{tmp_path}/{{{{ inventory_hostname }}}}.log"}

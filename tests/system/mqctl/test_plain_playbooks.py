@@ -44,7 +44,7 @@ class Site:
         """A playbook of task files of ours."""
         play = {
             "name": "now", "hosts": "all", "gather_facts": False, "max_fail_percentage": 0,
-            "vars_files": [str(ROOT / "playbooks/vars/roles.yml")],
+            "vars_files": [str(ROOT / "playbooks/vars/roles.json")],
             "tasks": [
                 {"name": "know oneself", "ansible.builtin.set_fact": {"broker_identities": []}},
                 *({"name": one, "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks" / one)} for one in files),

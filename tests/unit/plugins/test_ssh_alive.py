@@ -25,4 +25,4 @@ def test_every_play_that_reaches_hosts_has_it() -> None:
     for name in ("preflight", "rollout", "firewall", "uninstall"):
         for play in yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text()):
             if play.get("become"):
-                assert play["vars_files"] == ["vars/roles.yml"], play["name"]
+                assert play["vars_files"] == ["vars/roles.json"], play["name"]
