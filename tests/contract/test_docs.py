@@ -24,6 +24,10 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
 # `core/store/store.py`, `core/store/store.py:Store.publish`, `tests/sim/`: a relative path with a folder, or a file of
 # ours.
 NAMED = re.compile(r"((?:[\w.@-]+/)+(?:[\w.@-]+)?|[\w-]+\.(?:py|toml|yml|md))(?::([A-Za-z_][\w.]*))?")
+# In docstrings and comments: `node.values.jobs.Job`, core/cluster/arrivals.py, docs/adr/0023-term.md, turns.py.
+DOTTED = re.compile(r"`((?:base|config|wire|amqp|journal|core|cluster|node|admin|io|app|client)(?:\.\w+)+)`")
+PATH = re.compile(r"(?<![\w/.<>*-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
+SOURCES = ("broker/src", "cli/src", "plugins")
 # What has the form of a path and is made elsewhere: by a rollout on hosts, or by the user.
 NOT_OURS = {"broker.toml", "inventory.yml", "NNNN-name.yml"}
 # What mqctl says of a task that changed something: `mq1: changed: broker: Write the unit and the options`.
@@ -86,6 +90,30 @@ def named_faults(text: str) -> list[str]:
     return found
 
 
+def source_faults(text: str, beside: Path, names: frozenset[str]) -> list[str]:
+    """Modules and files that a source in this folder names and that do not exist; `names` are those of all files."""
+    places = (*BASES, beside)
+    found = [
+        f"{path}: there is no such file"
+        for path in PATH.findall(text)
+        if not any((base / path).exists() for base in places) and ("/" in path or path not in names)
+    ]
+    for dotted in DOTTED.findall(text):
+        words = dotted.split(".")
+        paths = ["/".join(words[:end]) for end in range(1, len(words) + 1)]
+        if not any((base / f"{path}.py").exists() for path in paths for base in BASES[1:]):
+            found.append(f"{dotted}: there is no such module")
+    return found
+
+
+@cache
+def sources() -> tuple[str, ...]:
+    """Python of the three products."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *SOURCES]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    return tuple(name for name in listed.splitlines() if name.endswith(".py") and (ROOT / name).exists())
+
+
 @cache
 def task_faults(text: str) -> list[str]:
     """Tasks in output that is shown which their role does not have."""
@@ -130,6 +158,27 @@ def test_links_lead_somewhere(name: str) -> None:
 @pytest.mark.parametrize("name", NAMING)
 def test_named_files_exist(name: str) -> None:
     assert named_faults((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_sources_name_files_that_exist() -> None:
+    names = frozenset(Path(name).name for name in (*sources(), *documents()))
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in sources()}
+    faults = {name: source_faults(text, (ROOT / name).parent, names) for name, text in texts.items()}
+    assert {name: found for name, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("see core/store/store.py, store.py and `core.store.store.Store`", ""),
+        ("see cluster/arrivals.py", "cluster/arrivals.py: there is no such file"),
+        ("see shop.py", "shop.py: there is no such file"),
+        ("see adr/0001-runs.md", "adr/0001-runs.md: there is no such file"),
+        ("see `node.jobs.Job`", "node.jobs.Job: there is no such module"),
+    ],
+)
+def test_what_a_source_names_and_is_not_there_is_found(text: str, fault: str) -> None:
+    assert source_faults(text, ROOT / "broker", frozenset({"store.py"})) == ([fault] if fault else [])
 
 
 @pytest.mark.parametrize("name", documents())

@@ -90,7 +90,7 @@ def _ids(broker: Broker, place: BrowsePlace) -> tuple[int, int]:
 
 
 class Looking(ABC):
-    """A request that looks at messages that are paged, as a `node.jobs.Job`."""
+    """A request that looks at messages that are paged, as a `node.values.jobs.Job`."""
 
     needs_disk = True
 
@@ -101,11 +101,11 @@ class Looking(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         return self._look.is_waiting
 
     def run(self) -> bool:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         look = self._look
         if look.queue.is_deleted:
             self._fail("amqp:resource-deleted", "the queue was deleted")
@@ -147,7 +147,7 @@ class Looking(ABC):
         """Whether there was enough for an answer, which is given."""
 
     def abandon(self) -> None:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         self._fail("amqp:connection:forced", "the broker stops")
 
     def _fail(self, condition: str, why: str) -> None:

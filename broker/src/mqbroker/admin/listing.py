@@ -19,7 +19,7 @@ ListingRow = dict[str, Any]
 
 
 class Listing(Generic[_Item]):
-    """One answer under way, as a `node.jobs.Job`. `rows_of`: none for an item that is gone."""
+    """One answer under way, as a `node.values.jobs.Job`. `rows_of`: none for an item that is gone."""
 
     is_waiting = False
     needs_disk = False
@@ -41,7 +41,7 @@ class Listing(Generic[_Item]):
         self._next = 0
 
     def run(self) -> bool:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         rows, enough = self._rows, len(self._rows) + PIECE_ROWS
         stop = min(self._next + PIECE_ROWS, len(self._items))  # of some there may be no rows
         while self._next < stop and len(rows) < enough:
@@ -58,7 +58,7 @@ class Listing(Generic[_Item]):
         return False
 
     def abandon(self) -> None:
-        """See `node.jobs.Job`: what is only looked at may still be answered in full."""
+        """See `node.values.jobs.Job`: what is only looked at may still be answered in full."""
         while self.run():
             pass
 

@@ -55,7 +55,7 @@ class Purge:
 
     @property
     def is_waiting(self) -> bool:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         return self.picker.is_waiting
 
     def begin(self) -> None:
@@ -83,7 +83,7 @@ class Purge:
         self.store.discard(self.queue, segment, PURGED)
 
     def run(self) -> bool:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         if self.queue.is_deleted:
             self.fail("amqp:resource-deleted", "the queue was deleted")
             return False
@@ -116,7 +116,7 @@ class Purge:
         self.broker.reply_error(self.request.id, condition, done)
 
     def abandon(self) -> None:
-        """See `node.jobs.Job`."""
+        """See `node.values.jobs.Job`."""
         self.fail("amqp:connection:forced", "the broker stops")
 
 

@@ -1,6 +1,6 @@
 """The admin socket: JSON lines over a Unix socket, one reply for each request.
 
-    {"id": 1, "op": "queue.list", "args": {}}
+    {"id": 1, "op": "queue-show", "args": {"name": "orders"}}
         ->  {"id": 1, "result": …}  or  {"id": 1, "error": {"condition": …, "description": …}}
 
 Owns the socket file, the sessions and the ids of requests. Invariants: only root and the broker's own user are

@@ -3,8 +3,8 @@
 Three things, not one: an address is a name that senders use, a queue holds messages, a binding connects them. Anycast
 bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
 queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `cluster_bindings`
-(cluster/cluster_bindings.py), and what is on its way to them in store-and-forward queues, which are bound here and get
-nothing by routing of their own. So is the ring of what is kept for queues that are made later (retroactive.py).
+(core/cluster/cluster_bindings.py), and what is on its way to them in store-and-forward queues, which are bound here and
+get nothing by routing of their own. So is the ring of what is kept for queues that are made later (retroactive.py).
 """
 
 from __future__ import annotations

@@ -99,11 +99,11 @@ class Reloads:
 
     @property
     def is_due(self) -> bool:
-        """See `node.chores.Chore`."""
+        """See `node.broker.chores.Chore`."""
         return bool(self._waiting)
 
     def go_on(self, work_max: int) -> None:
-        """See `node.chores.Chore`."""
+        """See `node.broker.chores.Chore`."""
         left = work_max
         while self._waiting and left > 0:
             cost = next(self._pieces, 0)
