@@ -1,6 +1,7 @@
 """Journals of one file with every kind of record, of which one is broken, and what a broker and the tools make of it.
 
-A record may be broken under a checksum that fits, as a bug or a later release would write it; a file without.
+A record, or what a file says of itself, may be broken under a checksum that fits, as a bug or a later release would
+write it; a file without. Files are of both formats that are read: one says the term in which it was begun.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import json
 from functools import cache
 from typing import Any
 
+from mqbroker.base.checksum import crc32
 from mqbroker.core.paging.page_moves import runs_in
 from mqbroker.core.paging.paging import segments_in
 from mqbroker.core.queue.pages import PagePiece
 from mqbroker.core.store.journal_export import rows_of
 from mqbroker.journal import records
 from mqbroker.journal.entry import entry_bytes, frame_entry
-from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header
+from mqbroker.journal.format import FILE_HEADER_BYTES, encode_file_header
 from mqbroker.journal.message_records import encode_run_head, encode_settle
 from mqbroker.journal.places import Slice
 from mqbroker.journal.recover import recover
@@ -29,6 +31,8 @@ from tests.support.stage import Stage, options_with
 
 NODE_ID = b"stage".ljust(16, b"\0")
 FILE_BYTES = 1 << 16
+CRC_BYTES = 4
+TERMS = (None, 7)  # of files of format 1, and 2
 LARGE = Large((1 << 32) + 1, 8)
 ORDERS = {"name": "orders", "address": "orders", "routing": "anycast", "ring_size": 9, "paused": True}
 FORWARD = {
@@ -112,14 +116,17 @@ OPTIONS = options_with(
 )
 
 
-def file_of(payloads: list[bytes]) -> bytes:
-    """A file with an entry for each."""
-    head = encode_file_header(1, FILE_BYTES, NODE_ID)
-    header = decode_file_header(head)
-    assert header is not None
-    entries = b""
+def header_of(term: int | None = None) -> bytes:
+    """That of a file; None: of the format that knows no terms."""
+    return encode_file_header(1, FILE_BYTES, NODE_ID, term)
+
+
+def file_of(payloads: list[bytes], header: bytes | None = None) -> bytes:
+    """A file with an entry for each, behind a header whose checksum fits."""
+    head = header_of() if header is None else header
+    entries, seed = b"", int.from_bytes(head[-CRC_BYTES:], "big")
     for number, payload in enumerate(payloads, 1):
-        before, behind = frame_entry([payload], len(payload), (number, number - 1), header.seed)
+        before, behind = frame_entry([payload], len(payload), (number, number - 1), seed)
         entries += before + payload + behind
     return (head + entries).ljust(FILE_BYTES, b"\0")
 
@@ -162,6 +169,12 @@ def read_file(content: bytes) -> None:
     whole = content.ljust(FILE_BYTES, b"\0")
     recover([(1, whole)], NODE_ID, "truncate")
     read({1: whole})
+
+
+def read_header(said: bytes) -> None:
+    """What a file says of itself, under a checksum that fits."""
+    body = said[: FILE_HEADER_BYTES - CRC_BYTES].ljust(FILE_HEADER_BYTES - CRC_BYTES, b"\0")
+    read_file(file_of([*RECORDS.values()], body + crc32(body).to_bytes(CRC_BYTES, "big")))
 
 
 def read_record(record: bytes) -> None:

@@ -406,6 +406,9 @@ SAID_OF_THE_CLUSTER: tuple[notices.ClusterNotice, ...] = (
 )  # fmt: skip
 NOTICES: tuple[bytes, ...] = tuple(notices.encode(each) for each in SAID_OF_THE_CLUSTER)
 RECORDED: Iterable[bytes] = journals.RECORDS.values()
+JOURNAL_FILES: tuple[bytes, ...] = tuple(
+    journals.file_of([*RECORDED], journals.header_of(term))[: journals.written_bytes()] for term in journals.TERMS
+)
 
 ROOMS: Final[dict[str, Room]] = {
     "datagram": Room(_datagram, (seal(SAID, air.KEY),), step=3),
@@ -423,8 +426,9 @@ ROOMS: Final[dict[str, Room]] = {
     "users file": Room(_text(users_from_text), (USERS,), (ConfigFault,), is_json=True),
     "identity": Room(_identity, (IDENTITY,), (StorageFault,), is_json=True),
     "journal record": Room(journals.read_record, (*RECORDED,), (StorageFault,), step=9),
-    "journal file": Room(journals.read_file, (journals.file_of([*RECORDED])[: journals.written_bytes()],),
-                         (StorageFault,), step=29),
+    "journal file": Room(journals.read_file, JOURNAL_FILES, (StorageFault,), step=29),
+    "journal file, what it says of itself": Room(journals.read_header, tuple(map(journals.header_of, journals.TERMS)),
+                                                 (StorageFault,)),
     "queue of a journal": Room(journals.read_queue, tuple(map(journals._json, journals.QUEUES)), (StorageFault,),
                                is_json=True),
     "queue declared anew": Room(journals.read_queue_anew, tuple(map(journals._json, journals.QUEUES)), (StorageFault,),
