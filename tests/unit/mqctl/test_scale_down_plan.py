@@ -86,6 +86,16 @@ def test_the_last_node_of_a_cluster_does_not_leave() -> None:
     assert "mqctl scale-up" in raised.value.attempt
 
 
+@pytest.mark.parametrize("state", ["moving", "moved", "failed"])
+def test_who_takes_the_messages_of_another_one_does_not_leave_meanwhile(state: str) -> None:
+    source = look("mq2", drain={"state": state, "node_id": node_id_of("mq3")})
+    with pytest.raises(CommandError, match="mq2 leaves, and its messages go to mq3") as raised:
+        plan_of([look("mq3")], [look("mq1"), source])
+    assert "mqctl scale-down mq2 --resume" in raised.value.attempt
+    elsewhere = look("mq2", drain={"state": state, "node_id": node_id_of("mq1")})
+    assert plan_of([look("mq3")], [look("mq1"), elsewhere]).targets["mq3"].name == "mq1"
+
+
 def test_a_target_that_is_no_other_node_is_refused() -> None:
     with pytest.raises(CommandError, match="--to mq9: that is no other node"):
         plan_of([look("mq3")], OTHERS, "mq9")

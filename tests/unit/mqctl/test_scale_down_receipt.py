@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqctl.scaledown.receipt import differences, page, rows_of
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.scaledown.leaver import Leaver, receipt_of
+from mqctl.scaledown.receipt import differences, page, rows_of, unaccounted
+from mqctl.world import real_world
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -60,13 +63,41 @@ def test_with_force_messages_may_be_left_and_are_still_counted() -> None:
     assert differences(receipt(left | {"left": 2}), is_forced=True) != []
 
 
+def test_what_a_journal_holds_beyond_the_receipt_is_named() -> None:
+    """It came between the receipt and the end of the broker. What was allowed to stay is no such thing."""
+    document = {
+        "rows": [{"instance": "default", "queue": "orders", "left": 2}, {"instance": "b", "queue": "bills", "left": 9}],
+        "stays": [{"instance": "default", "queue": "news", "why": "does not drain yet"}],
+    }
+    held = [{"name": "orders", "messages": 2}, {"name": "news", "messages": 7}, {"name": "empty", "messages": 0}]
+    assert unaccounted(held, document, "default") == []
+    late = [{"name": "orders", "messages": 3}, {"name": "bills", "messages": 1}]
+    assert unaccounted(late, document, "default") == [
+        "queue orders: 3 messages, 2 by the receipt",
+        "queue bills: 1 messages, 0 by the receipt",
+    ]
+
+
 def test_the_page_says_it_in_words() -> None:
     rows = rows_of("mq3", "default", "mq1", receipt(row(), row(queue="audit")), is_forced=False)
     document = {"host": "mq3", "cluster": "main", "at": "2026-11-27T10:00:00+00:00", "node_ids": ["id"], "rows": rows}
     text = page({**document, "differences": []})
-    assert text.splitlines()[0] == "Receipt: mq3 has left cluster main"
+    assert text.splitlines()[0] == "Receipt: mq3 leaves cluster main"
     assert "20 before + 10 came = 6 consumed + 24 moved + 0 left; 24 arrived" in text
     assert "It balances." in text
     assert "IT DOES NOT BALANCE:\n  queue orders: 1 too many\n" in page(
         {**document, "differences": ["queue orders: 1 too many"]}
     )
+
+
+def test_queues_that_stay_are_a_difference_unless_that_was_allowed() -> None:
+    host = Host("mq3", "main", {}, {})
+    leaver = Leaver(InventoryCluster("main", (host,)), host)
+    stays = [{"kind": "queue", "name": "news", "why": "is a subscription"}, {"kind": "node", "name": "x", "why": "y"}]
+    said = {"mq3": {"node": "mq1", "receipt": receipt(row()), "hindrances": stays}}
+    document = receipt_of(real_world(), leaver, said, ["id"], is_forced=False)
+    assert document["differences"] == ["queue news stays here: is a subscription"]
+    document = receipt_of(real_world(), leaver, said, ["id"], is_forced=True)
+    assert (document["differences"], document["node_ids"]) == ([], ["id"])
+    assert document["archive"].startswith("scale-down-2")
+    assert "Stays in the archive: queue news: is a subscription" in page(document)

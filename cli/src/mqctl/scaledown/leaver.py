@@ -56,12 +56,16 @@ def receipt_of(
 ) -> dict[str, Any]:
     """The whole receipt, out of what each node said at the end of its drain. `ids`: theirs."""
     at = world.now()
-    rows, different = [], []
+    rows, different, stays = [], [], []
     for node in leaver.nodes:
         answer = found[node.name]
         own = answer.get("receipt")
         rows += receipt.rows_of(node.host, node.instance, str(answer.get("node")), own or {}, is_forced=is_forced)
         different += [f"{node.name}: {text}" for text in receipt.differences(own, is_forced=is_forced)]
+        kept = [one for one in answer.get("hindrances", ()) if one["kind"] == "queue"]
+        stays += [{"instance": node.instance, "queue": one["name"], "why": one["why"]} for one in kept]
+    if not is_forced:
+        different += [f"queue {one['queue']} stays here: {one['why']}" for one in stays]
     return {
         "schema": receipt.SCHEMA,
         "cluster": leaver.cluster.name,
@@ -70,6 +74,7 @@ def receipt_of(
         "at": at.isoformat(timespec="seconds"),
         "archive": f"scale-down-{at.strftime(STAMP)}",
         "differences": different,
+        "stays": stays,
         "rows": rows,
     }
 
@@ -105,20 +110,14 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any]) -> list[str]
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
     nodes = [one for one in leaver.nodes if node_state.look(world, one, LOOK_S)["state"] != "absent"]
     _systemctl(world, leaver, "stop", nodes)
-    late = [text for one in nodes for text in _late(world, one, document)]
+    late = [
+        f"{one.name}: {text}"
+        for one in nodes
+        for text in receipt.unaccounted(journals.ask(world, one, INFO)["queues"], document, one.instance)
+    ]
     if late:
         _systemctl(world, leaver, "start", nodes)
     return late
-
-
-def _late(world: World, node: Node, document: Mapping[str, Any]) -> list[str]:
-    left = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == node.instance}
-    queues = journals.ask(world, node, INFO)["queues"]
-    return [
-        f"{node.name}: queue {row['name']}: {row['messages']} messages"
-        for row in queues
-        if row["messages"] > left.get(row["name"], 0)
-    ]
 
 
 def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node]) -> None:

@@ -51,6 +51,12 @@ def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str 
             raise CommandError(
                 f"{one.name} has a release that cannot be scaled down; nothing was changed", "mqctl rollout"
             )
+        sources = [each.name for each in survivors if each.state in LEAVES and each.drain.get("node_id") == one.node_id]
+        if sources:
+            raise CommandError(
+                f"{', '.join(sources)} leaves, and its messages go to {one.name}; nothing was changed",
+                f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
+            )
         plan.targets[one.name] = target_of(one, survivors, to)
     plan.overruled += [*_links(leaving, survivors), *(text for one in leaving for text in _room(one, plan))]
     plan.warnings += [text for one in leaving for text in _readers(one, survivors)]

@@ -81,6 +81,18 @@ def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is
     ]
 
 
+def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any], instance: str) -> list[str]:
+    """Of what the journal of a stopped broker holds, what its receipt does not say. Queues that were allowed to stay
+    may hold anything."""
+    left = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == instance}
+    stays = {one["queue"] for one in document.get("stays", ()) if one["instance"] == instance}
+    return [
+        f"queue {one['name']}: {one['messages']} messages, {left.get(one['name'], 0)} by the receipt"
+        for one in queues
+        if one["messages"] > left.get(one["name"], 0) and one["name"] not in stays
+    ]
+
+
 def page(document: Mapping[str, Any]) -> str:
     """The receipt for people, as a page of text."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
@@ -100,7 +112,7 @@ def page(document: Mapping[str, Any]) -> str:
     }
     return "\n".join(
         [
-            f"Receipt: {document['host']} has left cluster {document['cluster']}",
+            f"Receipt: {document['host']} leaves cluster {document['cluster']}",
             f"made {document['at']}; node {', '.join(document['node_ids'])}",
             "",
             *lines,
@@ -109,6 +121,7 @@ def page(document: Mapping[str, Any]) -> str:
             f"+ {total['left']} left; {total['arrived']} arrived",
             "It balances." if not document["differences"] else "IT DOES NOT BALANCE:",
             *(f"  {one}" for one in document["differences"]),
+            *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
             "",
             "Durable messages are counted; others moved as well.",
             "before: what was in the queue when it began to drain; came: from clients and other nodes since then;",
