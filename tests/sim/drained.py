@@ -19,6 +19,10 @@ ATTEMPTS: Final = 12
 CALLED_OFF_SHARE: Final = 0.3
 CONSUMED_SHARE: Final = 0.3
 CALM_MS: Final = 30_000
+LEAVES: Final = 3
+KILLED_SHARE: Final = 0.5
+GRACE_MS: Final = 1_000
+LOOK_EACH_MS: Final = 1_000
 
 
 class DrainedClusters(ClusterSimulation):
@@ -84,3 +88,69 @@ class DrainedClusters(ClusterSimulation):
     def _where(self) -> list[str]:
         drains = [(node.name, node.broker.store.remotes.drains.queues) for node in self.nodes]
         return super()._where() + [f"drains on at {name}: {list(queues)}" for name, queues in drains if queues]
+
+
+class LeavingClusters(DrainedClusters):
+    """Histories in which whole nodes leave, some of them half-way. `moved` counts receipts that were looked at when all
+    had gone, and `wrong` has those that did not balance."""
+
+    def __init__(self, seed: int) -> None:
+        self.moved = 0
+        self.wrong: list[str] = []
+        super().__init__(seed)
+
+    def run(self) -> ClusterVerdict:
+        """The history from beginning to end."""
+        rng = self.world.rng
+        for _ in range(LEAVES):
+            node, other = rng.sample(self.nodes, 2)
+            at_ms = rng.random() * BUSY_MS / 2
+            self.world.after(at_ms, partial(self._leave, node, other))
+            if rng.random() < KILLED_SHARE:  # while its queues drain, which they do when clients have left
+                self.world.after(at_ms + GRACE_MS + rng.random() * 200, partial(self._kill, rng.choice((node, other))))
+            if rng.random() < CALLED_OFF_SHARE:
+                self.world.after(at_ms + rng.random() * 3_000, partial(self._stay, node))
+        for at_ms in range(0, BUSY_MS, LOOK_EACH_MS):
+            for node in self.nodes:
+                self.world.after(at_ms, partial(self._look, node))
+        return ClusterSimulation.run(self)
+
+    def _leave(self, node: ClusterNode, other: ClusterNode) -> None:
+        if node.is_up:
+            wanted = {"node": str(other.identity["node_id"]), "force": True}
+            node.ask("scale-down", wanted, self._has_begun)
+
+    def _kill(self, node: ClusterNode) -> None:
+        if node.is_up:
+            node.crash(power_cut=self.world.rng.random() < KILLED_SHARE)
+
+    def _stay(self, node: ClusterNode) -> None:
+        if node.is_up:
+            node.ask("scale-down-cancel", {}, self._was_called_off)
+
+    def _look(self, node: ClusterNode) -> None:
+        if node.is_up:
+            node.ask("scale-down-show", {}, partial(self._looked, node.name))
+
+    def _looked(self, name: str, reply: AdminReply) -> None:
+        said = reply.result
+        if said is not None and said["state"] == "moved":
+            self.moved += 1
+            self.wrong += [f"{name}: {each}" for each in said["receipt"]["difference"]]
+
+    def _drain(self) -> int:
+        """Whoever reads everything at the end has to be let in; what has to go before that is given time."""
+        for node in self.nodes:
+            self._kill(node)  # what they said of each other by now is on their disks
+        for _ in range(CALM_MS // LOOK_EACH_MS):
+            self.faults.revive_all()
+            for node in self.nodes:
+                self._look(node)
+            self.world.run(self.world.now_ns // 1_000_000 + LOOK_EACH_MS)
+        for node in self.nodes:
+            self._stay(node)
+        return super()._drain()
+
+    def _where(self) -> list[str]:
+        leaving = [node.name for node in self.nodes if node.broker.store.remotes.scale_down.is_on]
+        return super()._where() + [f"does not stay: {name}" for name in leaving]

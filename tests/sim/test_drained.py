@@ -7,14 +7,18 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from mqbroker.core.cluster.arrivals import Arrivals
 from mqbroker.core.cluster.drains import Drains
+from mqbroker.core.cluster.id_digest import NO_IDS
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Queue
 
-from tests.sim.drained import DrainedClusters
+from tests.sim.drained import DrainedClusters, LeavingClusters
 
 SEEDS = (9, 12, 15, 16)  # much is sent again in these, or called off twice
+LEAVING_SEEDS = (2, 3, 4, 5)
 BUG_SEEDS = range(40)
+RECEIPT_SEEDS = range(8)
 
 
 def _is_answered(self: Drains, queue: Queue) -> bool:
@@ -25,6 +29,11 @@ def _is_answered(self: Drains, queue: Queue) -> bool:
 def _handed_over_is_forgotten(self: HandedOver, first: int, count: int) -> int:
     """What went out is not held against what may go again."""
     return 0
+
+
+def _digest_is_not_on_disk(self: Arrivals, source: str, first: int, count: int) -> None:
+    """What has arrived is counted in memory alone."""
+    self._digests[source] = self._digests.get(source, NO_IDS).plus(first, count)
 
 
 def test_what_drains_comes_once_whatever_is_killed_or_cut() -> None:
@@ -45,3 +54,25 @@ def test_what_drains_comes_once_whatever_is_killed_or_cut() -> None:
 def test_a_bug_is_found(of: type, name: str, bug: Callable[..., Any]) -> None:
     with patch.object(of, name, bug):
         assert any(DrainedClusters(seed).run().violations for seed in BUG_SEEDS)
+
+
+def test_nodes_that_leave_lose_nothing_and_their_receipts_balance() -> None:
+    begun, called_off, moved = 0, 0, 0
+    for seed in LEAVING_SEEDS:
+        history = LeavingClusters(seed)
+        verdict = history.run()
+        assert verdict.violations == [], f"LeavingClusters({seed}).run()"
+        assert history.wrong == [], f"LeavingClusters({seed}).run()"
+        begun, called_off, moved = begun + history.begun, called_off + history.called_off, moved + history.moved
+    assert min(begun, called_off, moved) > 0
+
+
+@pytest.mark.slow
+def test_a_receipt_that_does_not_balance_is_found() -> None:
+    def is_wrong(seed: int) -> bool:
+        history = LeavingClusters(seed)
+        history.run()
+        return bool(history.wrong)
+
+    with patch.object(Arrivals, "_digest", _digest_is_not_on_disk):
+        assert any(is_wrong(seed) for seed in RECEIPT_SEEDS)

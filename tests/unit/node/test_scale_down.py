@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from mqbroker.amqp.events import Dead
 from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.config.slices import ConnectorOptions
+from mqbroker.core.cluster.duplicate_cargo import ADDRESS
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
+from tests.support.large_messages import Producer
 from tests.support.stage import Talker
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
 
@@ -144,3 +150,109 @@ def test_queues_that_are_made_meanwhile_drain_too() -> None:
     a.admin("send", address="new", messages=[{"body": "x", "durable": True}] * 3)
     moved(a, cluster)
     assert b.broker.store.queues["new"].message_count == 3
+
+
+def with_id(said: str) -> dict[str, Any]:
+    return {"application_properties": {"_AMQ_DUPL_ID": said}}
+
+
+def test_the_heir_knows_ids_of_duplicate_detection_before_a_client_could_repeat_them() -> None:
+    cluster, a, b = that_say_where()
+    producer = filled(a, 1, cluster)
+    for number in range(2_500):
+        producer.send(b"x", **with_id(f"early {number}"))
+    cluster.run()
+    begin(a, cluster)
+    cluster.wait(500)
+    producer.publish(b"late", **with_id("late"))
+    cluster.hold_up("a", "b")
+    cluster.wait(700)
+    assert not producer.talker.is_closed, "the heir does not know of the last one"
+    producer.publish(b"unread", **with_id("unread"))
+    assert len(producer.outcomes) == 2_502
+    cluster.let_through("a", "b")
+    cluster.run()
+    cluster.wait(600)
+    assert sent_to(producer.talker) == RedirectPlace("b.example", 5672)
+    there = Producer(b)
+    for said in ("early 0", "early 2499", "late", "unread"):
+        there.publish(b"again", **with_id(said))
+    assert len(there.outcomes) == 4
+    moved(a, cluster)
+    assert count_at(b) == 2_503, "of the repeated ones only that came that nobody had taken"
+    b.crash()
+    b.start()
+    cluster.wait(2_000)
+    Producer(b).publish(b"again", **with_id("early 7"))
+    assert count_at(b) == 2_503
+    assert "$.duplicate-ids" not in {row["address"] for row in a.admin("queues")["queues"]}
+
+
+def test_a_client_whose_ids_the_heir_cannot_learn_is_sent_there_after_a_while() -> None:
+    cluster, a, _ = that_say_where()
+    producer = filled(a, 1, cluster)
+    begin(a, cluster)
+    cluster.wait(500)
+    producer.publish(b"late", **with_id("late"))
+    cluster.hold_up("a", "b")
+    cluster.wait(7_000)
+    assert producer.talker.is_closed
+
+
+def test_called_off_before_clients_have_left_they_go_on() -> None:
+    cluster, a, _ = that_say_where()
+    producer = filled(a, 1, cluster)
+    begin(a, cluster)
+    cluster.wait(500)
+    producer.publish(b"late", **with_id("late"))
+    cluster.hold_up("a", "b")
+    cluster.wait(700)
+    producer.publish(b"unread")
+    assert len(producer.outcomes) == 2
+    a.admin("scale-down-cancel")
+    cluster.run()
+    assert len(producer.outcomes) == 3
+    assert not producer.talker.is_closed
+
+
+def test_a_second_drain_of_the_heir_doubles_nothing() -> None:
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "OFF"}
+    a, b, c = (cluster.node(name, [each for each in "abc" if each != name], **said) for name in "abc")
+    cluster.run()
+    cluster.wait(600)
+    filled(a, 300, cluster)
+    begin(a, cluster)
+    cluster.wait(1_010)
+    a.crash()  # the heir has them, and it is not on disk here that they have left
+    a.start()
+    cluster.run()
+    refused = b.ask("scale-down", node="c")
+    begun = b.ask("scale-down", node="c", force=True)
+    cluster.run()
+    assert node_id_of("a") in str(b.replies[refused].error), "it is the heir of one that has not left"
+    assert b.replies[begun].error is None
+    for node in (b, a, c):
+        cluster.wait(1_100)
+        node.crash()
+        node.start()
+    cluster.wait(5_000)
+    assert (count_at(a), count_at(b), count_at(c)) == (0, 0, 300)
+    assert moved(b, cluster)["receipt"]["balances"]
+    assert moved(a, cluster)["receipt"]["balances"]
+    assert read_at(c, cluster).bodies == bodies(300)
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\x00\x00\x09short", "text"])
+def test_ids_that_cannot_be_read_end_their_link_alone(body: bytes | str) -> None:
+    cluster, a, b = pair()
+    store = a.broker.store
+    queue = store.remotes.internal_queue("cluster", node_id_of("b"), ADDRESS)
+    run = single(build_message(body, durable=True))
+    run.arrived_ms = store.at.wall_ms
+    store.number(run)
+    store.put(store.addresses[ADDRESS], Segment(run, 0, 1, 0), [queue])
+    a.step()
+    cluster.run()
+    assert (b.is_up, a.state("b"), queue.message_count) == (True, "up", 1)
+    assert [each["queue"] for each in a.events("forwarding-refused")] == [queue.kind.name]

@@ -22,6 +22,7 @@ from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 
 REFUSED: Final = "amqp:precondition-failed"
+NODE_ID_SIZE: Final = 36  # with which the name of a source begins
 NAMED_MAX: Final = 10  # hindrances that a refusal names
 NONE, MOVING, MOVED, ENDS, FAILED = "none", "moving", "moved", "ends", "failed"
 
@@ -77,6 +78,11 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
         yield _hindrance("node", node_id, "no link to it stands")
     if broker.options.grouping_handler.type == "LOCAL":
         yield _hindrance("grouping-handler", broker.options.node.name, "is the one that decides who owns groups")
+    for node in dict.fromkeys(source[:NODE_ID_SIZE] for source in broker.store.arrivals.drained_here()):
+        if not broker.store.remotes.scale_down.is_on:
+            yield _hindrance(
+                "node", node, "has queues that drain to this one: wait until it has left, or call that off"
+            )
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := _why_it_stays(broker, queue):
             yield _hindrance("queue", queue.kind.name, why)
@@ -91,8 +97,9 @@ def _why_it_stays(broker: Broker, queue: Queue) -> str:
     kind, count, remotes = queue.kind, queue.message_count, broker.store.remotes
     if kind.is_draining:
         progress = remotes.drains.progress[kind.name]
-        is_ours = kind.name in remotes.scale_down.tallies
-        return progress.why if is_ours else f"drains to node {kind.forwards_to} already: call that off, or let it end"
+        if kind.name in remotes.scale_down.tallies:
+            return progress.why if _has_anything(broker, queue) else ""
+        return f"drains to node {kind.forwards_to} already: call that off, or let it end"
     if kind.routing == FORWARD:
         why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
         return why if count and not _is_linked(broker, kind.connection, kind.forwards_to) else ""
@@ -174,7 +181,9 @@ def _state(broker: Broker, queues: list[Queue], found: list[Hindrance], clients:
     if record.is_ending:
         return ENDS
     is_begun = broker.scaling_down.is_moving and not record.pending and not clients
-    if found and not record.is_forced:
+    drains_of = broker.store.remotes.drains.progress
+    is_stuck = any(drains_of[queue.kind.name].why and _has_anything(broker, queue) for queue in queues)
+    if is_stuck or (found and not record.is_forced):
         return FAILED if is_begun and not any(queue.delivering_count for queue in queues) else MOVING
     forwarding = (queue for queue in broker.store.remotes.queues.values() if queue.message_count)
     is_empty = is_begun and not any(_has_anything(broker, queue) for queue in queues)

@@ -41,6 +41,7 @@ class Vacant(NamedTuple):
 
 
 NEVER: Final = Vacant(0, 0, 0)
+NO_SEEN: Final[OrderedDict[bytes, int]] = OrderedDict()
 
 
 class Duplicates:
@@ -68,28 +69,60 @@ class Duplicates:
         duplicate_id = run.traits.duplicate_id
         if not size:
             return True
+        LOOK.has_touched = True
+        if duplicate_id in self._seen.get(address, ()):
+            self.dropped_total += 1
+            return False
+        self._remember(address, duplicate_id, size, is_durable=run.section.is_durable)
+        return True
+
+    def _remember(self, address: str, duplicate_id: bytes, size: int, *, is_durable: bool) -> None:
         seen = self._seen.get(address)
         LOOK.has_touched = True
         if seen is None:
             seen = self._seen[address] = OrderedDict()
-        if duplicate_id in seen:
-            self.dropped_total += 1
-            return False
         number = self._next.get(address, 1)
         self._next[address] = number + 1
         seen[duplicate_id] = number
         while len(seen) > size:
             seen.popitem(last=False)
-        if self._is_persisted and run.section.is_durable:
+        if self._is_persisted and is_durable:
             self._journal.duplicates.add(address, number, duplicate_id, _oldest(seen))
         else:
             self._journal.duplicates.forget(address, _oldest(seen))
-        return True
 
     def knows(self, address: str, run: Run) -> bool:
         """Whether this one message would be dropped, which changes nothing."""
         is_known = bool(run.traits.duplicate_id) and run.traits.duplicate_id in self._seen.get(address, ())
         return is_known and self._settings.of(address).id_cache_size > 0
+
+    # -- what another node has to know, and tells ----------------------------------------------------------------------
+
+    def newest(self) -> dict[str, int]:
+        """The number of the last id of each address."""
+        return {address: number - 1 for address, number in self._next.items() if address in self._seen}
+
+    def behind(self, address: str, number: int, count_max: int, bytes_max: int) -> tuple[list[bytes], int]:
+        """The first ids of an address with numbers above this one, so many at most, and the number of the last."""
+        found: list[bytes] = []
+        for duplicate_id, each in self._seen.get(address, NO_SEEN).items():
+            if each <= number:
+                continue
+            found.append(duplicate_id)
+            number, bytes_max = each, bytes_max - len(duplicate_id)
+            if len(found) >= count_max or bytes_max <= 0:
+                break
+        return found, number
+
+    def take_over(self, address: str, ids: list[bytes]) -> None:
+        """Another node, that leaves, has seen these at the address; on disk with this step's append."""
+        size, seen = self._settings.of(address).id_cache_size, self._seen.get(address, NO_SEEN)
+        LOOK.has_touched = True
+        for each in ids if size else ():
+            if each not in seen:
+                self._remember(address, each, size, is_durable=True)
+        if address in self._seen and address not in self._store.addresses:
+            self._keep(address)
 
     def must_wait(self, address: str, run: Run) -> bool:
         """Whether the acceptance of a dropped message waits for this step's append: the first one may not be on disk.

@@ -120,6 +120,7 @@ class Arrivals:
         self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self._digests: dict[str, IdDigest] = {}  # by source: of all durable messages that came while it was counted
+        self._counted: dict[str, None] = {}  # sources of which one is kept, as far as they had a link in this process
         self._links: dict[str, int] = {}  # by source, where it has any
         self.node_id = store.node_id
         self.arrived_total = 0
@@ -238,7 +239,12 @@ class Arrivals:
         """What comes on this link is counted; what has come of its source so far."""
         LOOK.has_touched = True
         arrival.is_counted = True
+        self._counted[arrival.source] = None
         return self._digests.get(arrival.source, NO_IDS)
+
+    def drained_here(self) -> list[str]:
+        """Sources that have a link, and are queues that drain to their namesakes here."""
+        return [source for source in self._counted if source in self._links]
 
     def _digest(self, source: str, first: int, count: int) -> None:
         LOOK.has_touched = True
@@ -268,8 +274,10 @@ class Arrivals:
         left = self._links.pop(source, 1) - 1
         if left:
             self._links[source] = left
-        elif is_for_good:
-            self.forget(source)
+        else:
+            self._counted.pop(source, None)
+            if is_for_good:
+                self.forget(source)
         for key in self._keys.get(source, ()):
             self._ranges.move_to_end(key)
 

@@ -132,6 +132,12 @@ class Remotes:
         self.on_queue(queue)
         return queue
 
+    def internal_queue(self, connection: str, target: str, address: str) -> Queue:
+        """A store-and-forward queue for what the other node takes in itself, at an address that no client may name."""
+        self.reserve_ids()
+        route = ForwardingRoute(connection, target, address, (address,), is_shared=False)
+        return self.queues.get(route) or self.make(route)
+
     def _next_name(self, connection: str, target: str) -> str:
         number = max(self._numbers.get((connection, target), 0), self.drains.number_max(connection, target)) + 1
         return f"{PREFIX}{connection}.{target}.{number}"

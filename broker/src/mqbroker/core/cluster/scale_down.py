@@ -66,6 +66,7 @@ class QueueTally:
             "address": self.address, "before": self.before, "came": self.came, "consumed": self.consumed,
             "went": self.went.numbers,
             "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
+            "arrived": None if self.arrived is None else self.arrived.numbers, "asked_at": self.asked_at,
         }  # fmt: skip
         return as_json(said).encode()
 
@@ -79,6 +80,8 @@ class QueueTally:
             tally.went = IdDigest(*said["went"])
             if said["arrived_before"] is not None:
                 tally.arrived_before = IdDigest(*said["arrived_before"])
+            if said.get("arrived") is not None:
+                tally.arrived, tally.asked_at = IdDigest(*said["arrived"]), int(said["asked_at"])
         except (ValueError, KeyError, TypeError) as error:
             raise unreadable(f"what is counted of queue {name!r}", str(error)) from error
         return tally
@@ -152,7 +155,8 @@ class ScaleDown(MessageObserver, QueueObserver):
         try:
             said = json.loads(stored[-1].duplicate_id)
             self.target, self.connection = str(said["target"]), str(said["connection"])
-            self.since_ms, self.is_forced, self.is_ending = said["since_ms"], said["is_forced"], said["is_ending"]
+            self.since_ms = int(said["since_ms"])
+            self.is_forced, self.is_ending = bool(said["is_forced"]), bool(said["is_ending"])
         except (ValueError, KeyError, TypeError) as error:
             raise unreadable("where this node's messages go", str(error)) from error
         for name, ids in recovered.duplicates.items():
@@ -209,14 +213,14 @@ class ScaleDown(MessageObserver, QueueObserver):
         is_first = tally.arrived_before is None
         if tally.arrived_before is None:
             tally.arrived_before = arrived
-            self.changed[tally.name] = tally
+        self.changed[tally.name] = tally
         tally.arrived, tally.asked_at = arrived.since(tally.arrived_before), tally.went.count
         return is_first
 
     def has_to_ask(self, queue: Queue) -> bool:
         """Whether more has gone to the other node than it has said that it has."""
         tally = self.tallies.get(queue.kind.name)
-        return tally is not None and tally.asked_at != tally.went.count
+        return tally is not None and tally.went.count > 0 and tally.asked_at != tally.went.count
 
     # -- observers -----------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import Detached, Incoming
 from mqbroker.amqp.links import ReceiverLink
-from mqbroker.base.errors import Refused
+from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.arrivals import Arrival
+from mqbroker.core.cluster.duplicate_cargo import ADDRESS as DUPLICATE_IDS
+from mqbroker.core.cluster.duplicate_cargo import unpacked
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.meter import Meter
@@ -34,6 +36,8 @@ from mqbroker.node.cluster.forwarding_terms import (
 )
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
+from mqbroker.wire.scan import scan_sections
+from mqbroker.wire.sections import body_values
 from mqbroker.wire.types import Array, Symbol
 
 if TYPE_CHECKING:
@@ -143,6 +147,33 @@ class CanaryEnd(ReceivingEnd):
         peer.replenish(link)
 
 
+class DuplicateIdsEnd(ReceivingEnd):
+    """Where a node that leaves tells which ids of duplicate detection it has seen (core/cluster/duplicate_cargo.py)."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Some ids of an address in each message: it is accepted once they are on disk."""
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
+        LOOK.has_touched = True
+        for index in range(run.count):
+            payload = run.payload(index)
+            try:
+                _, values = body_values(payload, scan_sections(payload, 0, len(payload)))
+                address, ids = unpacked(b"".join(values))
+            except (PeerFault, TypeError, ValueError) as fault:
+                link.detach("amqp:decode-error", f"no ids of an address: {fault}")
+                return
+            self._store.duplicates.take_over(address, ids)
+        if not is_settled:
+            self._store.remotes.touch()
+            self._store.decisions.wait(peer.accept, link, first, run.count)
+        peer.replenish(link)
+
+
 def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:
     """Another node wants to forward messages of an address. Raises Refused."""
     target = attach.target
@@ -154,6 +185,8 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     LOOK.has_touched = True
     if target.address == CANARY:
         return MadeEnd(CanaryEnd(peer.broker.store), answer_to(target))
+    if target.address == DUPLICATE_IDS:
+        return MadeEnd(DuplicateIdsEnd(peer.broker.store), answer_to(target))
     said = attach.properties or {}
     source, names = said.get(SOURCE), _names(said.get(ROUTE))
     link.is_numbered = said.get(NUMBERED) is not False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster.grouping import GroupingHandler
     from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
     from mqbroker.node.cluster.routing import ConnectionRouting
+    from mqbroker.node.cluster.scaling_down import ScalingDown
 
 
 class ClusterBroker(AcceptingBroker):
@@ -30,6 +31,7 @@ class ClusterBroker(AcceptingBroker):
     routing: ConnectionRouting
     canaries: Canaries
     grouping: GroupingHandler | None
+    scaling_down: ScalingDown
 
     @property
     def has_rival(self) -> bool:
@@ -37,8 +39,8 @@ class ClusterBroker(AcceptingBroker):
         return self.node_id in self.discovery.conflicts or self.node_id_conflict.was_just_met
 
     def holds_back(self, peer: Peer) -> bool:
-        """Whether it waits for a router."""
-        return self.routing.is_waiting(peer)
+        """Whether it waits for a router, or is about to be sent to another node."""
+        return self.routing.is_waiting(peer) or peer in self.scaling_down.leaving
 
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says."""

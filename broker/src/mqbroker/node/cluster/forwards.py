@@ -286,7 +286,9 @@ class Forwards:
 
     def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
         """The other node answered. A refusal follows as a detach."""
-        if consumer.queue.kind.is_draining and answer.target is not None:
+        if consumer.queue.kind.is_draining:
+            if answer.target is None:
+                return  # it was not let in, and has nothing to ask for
             self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
             if not has_made(answer):
                 self.peer.detach(consumer.link, is_closed=False)

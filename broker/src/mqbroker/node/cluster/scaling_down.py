@@ -21,6 +21,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
 from mqbroker.core.cluster.drains import hindrance_of
+from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 GRACE_NS: Final = 1_000 * NS_PER_MS
 TRANSACTIONS_NS: Final = 10_000 * NS_PER_MS
 LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
+CARGO_NS: Final = 5_000 * NS_PER_MS
+CARGO_LOOK_NS: Final = 20 * NS_PER_MS
+CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
 CLUSTER: Final = "cluster"
 
 
@@ -58,7 +62,12 @@ class ScalingDown:
         self.due_ns = 0
         self.scheduled_ns = 0
         self._closing_ns = 0  # clients' connections are closed from then on
+        self._patience_ns = 0  # so long they are held back for the heir to know what it has to
         self.is_moving = False  # queues may begin to drain
+        self.leaving: dict[
+            AcceptedPeer, None
+        ] = {}  # connections of clients that are about to be closed, and are not read
+        self.cargo: Final = DuplicateCargo(broker.store, broker.store.duplicates)
 
     @property
     def record(self) -> ScaleDown:
@@ -86,7 +95,8 @@ class ScalingDown:
     def _begin_at(self, at_ns: int) -> None:
         LOOK.has_touched = True
         self._closing_ns, self.is_moving = at_ns, False
-        self._look_again(at_ns)
+        self.cargo.forget()
+        self._look_again(self._broker.at.monotonic_ns)  # for what goes before anybody leaves
 
     def _look_again(self, at_ns: int) -> None:
         LOOK.has_touched = True
@@ -98,12 +108,23 @@ class ScalingDown:
         broker, record = self._broker, self.record
         LOOK.has_touched = True
         self.due_ns, self.is_moving = 0, False
+        self._let_go_on()
         if not record.is_ending:
             record.call_off()
             broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
         for queue in self.queues():
             broker.cluster.call_off(queue, is_forced=is_forced)
         self._doors.uncordon()
+
+    def _let_go_on(self) -> None:
+        """Clients that were held back stay."""
+        leaving, self.leaving = self.leaving, {}
+        LOOK.has_touched = True
+        self.cargo.todo.clear()
+        for peer in leaving:
+            if not peer.connection.is_dead:
+                peer.go_on()
+                peer.pause_if_needed()
 
     def queues(self) -> list[Queue]:
         """Those that drain for its sake."""
@@ -145,16 +166,26 @@ class ScalingDown:
         told = () if member is None else member.clients
         return next((each for each in told if each.scheme == scheme), None)
 
-    def _close_clients(self, *, is_last: bool) -> None:
-        """`is_last`: those with open transactions, too, which are rolled back."""
+    def _hold_back(self, *, is_last: bool) -> None:
+        """Clients are read no more: what they send from now on is the heir's. `is_last`: those with open transactions,
+        too, which are rolled back."""
         broker = self._broker
         for peer in self.clients():
             open_count = peer.transactions.open_count
-            if open_count and not is_last:
+            if peer in self.leaving or (open_count and not is_last):
                 continue
             if open_count:
                 broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
                               count=open_count, why="this node scales down")  # fmt: skip
+            LOOK.has_touched = True
+            self.leaving[peer] = None
+            peer.connection.is_held = True
+            peer.pause_if_needed()
+
+    def _close_clients(self) -> None:
+        leaving, self.leaving = self.leaving, {}
+        LOOK.has_touched = True
+        for peer in leaving:
             place = self._place(peer.listener)
             if place is None:
                 peer.close("amqp:connection:forced", self._why)
@@ -165,22 +196,40 @@ class ScalingDown:
     # -- what comes by time, and by turns ------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """Clients that are still here leave, and what does not drain yet is looked at once more."""
+        """Clients that are still here leave, and what does not drain yet is looked at once more.
+
+        They are held back until the heir knows the ids of duplicate detection, as they may repeat them there.
+        """
         broker, record = self._broker, self.record
         LOOK.has_touched = True
         self.due_ns = 0
         if not record.is_on or record.is_ending or not broker.is_running:
             return
-        is_last = now_ns >= self._closing_ns + TRANSACTIONS_NS
-        # What was taken in is answered first.
-        broker.store.decisions.wait_for_earlier(self._close, is_last)
-        self._look_again(now_ns + LOOK_AGAIN_NS)
+        is_time = now_ns >= self._closing_ns
+        if is_time and not self.leaving:
+            self._hold_back(is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
+            self._patience_ns = now_ns + CARGO_NS
+        self.cargo.look()
+        if not is_time:
+            self._look_again(self._closing_ns)
+        elif self.leaving and self._has_cargo and now_ns < self._patience_ns:
+            self._look_again(now_ns + CARGO_LOOK_NS)
+        else:
+            # What was taken in is answered first.
+            broker.store.decisions.wait_for_earlier(self._close)
+            self._look_again(now_ns + LOOK_AGAIN_NS)
 
-    def _close(self, is_last: bool) -> None:
+    @property
+    def _has_cargo(self) -> bool:
+        """Whether the heir may not know all ids of duplicate detection yet."""
+        queues = self._broker.store.remotes.queues_of(self.record.target)
+        return bool(self.cargo.todo) or any(DuplicateCargo.is_of(each) and each.message_count for each in queues)
+
+    def _close(self) -> None:
         record = self.record
         LOOK.has_touched = True
         if record.is_on and not record.is_ending:
-            self._close_clients(is_last=is_last)
+            self._close_clients()
             record.look_at_all()
             self.is_moving = True
 
@@ -192,7 +241,7 @@ class ScalingDown:
             return False
         if record.is_ending:
             return not self.queues()
-        return self.is_moving and bool(record.pending)
+        return bool(self.cargo.todo) or (self.is_moving and bool(record.pending))
 
     def go_on(self, work_max: int) -> None:
         """Queues begin to drain, some at a time."""
@@ -202,7 +251,10 @@ class ScalingDown:
             self._broker.notice(Level.INFO, "scale-down-over", node_id=record.target)
             record.end()
             return
-        while record.pending and work_max > 0:
+        while self.cargo.todo and work_max > 0:
+            self.cargo.go_on(self._broker.store.remotes, record.connection, record.target)
+            work_max -= CARGO_WORK
+        while self.is_moving and record.pending and work_max > 0:
             queue = next(iter(record.pending))
             del record.pending[queue]
             if self._may_begin(queue):
