@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mqbroker.wire.frames import EMPTY_FRAME
 
+from tests.support import frames
 from tests.support.broker_process import COMMAND, BrokerFailed, BrokerProcess
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 Make = Callable[..., BrokerProcess]
 
@@ -318,3 +320,20 @@ def test_the_admin_socket_serves_only_root_and_the_user_of_the_broker(broker: Br
     assert "amqp:unauthorized-access" in done.stdout, done.stderr
     assert "user id 65534" in done.stdout
     broker.wait_for_log("admin-refused uid=65534")
+
+
+def test_who_goes_on_speaking_while_the_process_stands_still_stays_connected(make_broker: Make) -> None:
+    broker = make_broker(listener={"idle-timeout-ms": 2000, "sasl-mechanisms": ["ANONYMOUS"]})
+    broker.start()
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.sendall(frames.anonymous() + frames.opened() + frames.begun())
+        wait_until(lambda: broker.admin("connections")["connections"], "it is connected")
+        broker.signal(signal.SIGSTOP)
+        for _ in range(10):
+            time.sleep(0.3)
+            client.sendall(EMPTY_FRAME)
+        broker.signal(signal.SIGCONT)
+        time.sleep(0.3)
+        client.sendall(EMPTY_FRAME)
+        assert len(broker.admin("connections")["connections"]) == 1
+    assert "nothing was heard" not in broker.log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.amqp.sasl import SaslClient
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Close, Open
@@ -137,3 +138,34 @@ def test_stop_closes_those_who_have_not_opened_too() -> None:
     assert {early, late} <= set(stage.closed)
     assert isinstance(frames.heard(bytes(stage.sent[late]))[-1], Close)
     assert stage.halted == 0
+
+
+def stood_still(stage: Stage, duration_ms: int) -> None:
+    """No step is made for a while, and the first one comes before anything is read."""
+    stage.now_ns += duration_ms * NS_PER_MS
+    stage.step()
+
+
+def test_who_spoke_while_we_stood_still_is_read_before_it_counts_as_silent() -> None:
+    stage = Stage(options_with({"idle_timeout_ms": 2000}))
+    conns = speaking, silent = stage.accept(), stage.accept()
+    for conn in conns:
+        stage.talk(conn, GO)
+    stood_still(stage, 10_000)
+    assert not stage.closed
+    stage.talk(speaking, EMPTY_FRAME)
+    stage.wait(1_999)
+    assert set(stage.closed) == {silent}
+    stage.wait(2_000)
+    assert set(stage.closed) == set(conns)
+
+
+def test_who_logs_in_while_we_stand_still_has_done_so_in_time() -> None:
+    stage = Stage(options_with({"login_timeout_ms": 1000}))
+    speaking, silent = stage.accept(), stage.accept()
+    stage.run()
+    stood_still(stage, 5_000)
+    assert not stage.closed
+    stage.talk(speaking, GO)
+    stage.wait(100)
+    assert set(stage.closed) == {silent}

@@ -23,7 +23,10 @@ class At(Value):
 
 
 class Timed(Protocol):
-    """Whoever has a deadline: `due_ns` (0: none). `scheduled_ns` belongs to whoever watches it, 0 at first."""
+    """Whoever has a deadline: `due_ns` (0: none). `scheduled_ns` belongs to whoever watches it, 0 at first.
+
+    One that judges others by what they did in time has `judges_others`, which is true (node/values/timers.py).
+    """
 
     due_ns: int
     scheduled_ns: int

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
@@ -501,6 +502,17 @@ def test_a_transaction_that_takes_too_long(settled: bool) -> None:
     assert isinstance(client.discharge(late), Accepted)
     client.stage.wait(2000)
     assert [each.event for each in client.stage.notices].count("transaction-failed") == 1
+
+
+def test_a_discharge_that_came_while_the_node_stood_still_is_in_time() -> None:
+    client = Client(filled(1, limits={"transaction_timeout_ms": 1000}))
+    client.receiver("orders", credit=1)
+    txn_id = client.declare()
+    client.retire(0, 0, txn_id, settled=True)
+    client.stage.now_ns += 5_000 * NS_PER_MS
+    client.stage.step()
+    assert client.discharge(txn_id) == Accepted()
+    assert row(client.stage) == (0, 0)
 
 
 def test_work_in_a_failed_transaction_comes_to_nothing() -> None:

@@ -7,6 +7,8 @@ ends.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
@@ -42,6 +44,8 @@ NOBODY = {
 
 class DiscoveryGroup:
     """Has a deadline like everybody in node/values/timers.py."""
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, options: DiscoveryGroupOptions, world: DiscoveryWorld, key: bytes, table: EntryTable) -> None:
         self.options = options

@@ -10,7 +10,7 @@ the connection may work in it. The discharge is answered when the commit is on d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
 from mqbroker.amqp.links import LinkBase, ReceiverLink
@@ -53,6 +53,8 @@ class Transactions:
     """All transactions of one connection that are not discharged. Has one deadline, that of the oldest."""
 
     __slots__ = ("_broker", "_conn", "_declared_count", "_endings", "_ongoing", "due_ns", "scheduled_ns")
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, peer: Peer) -> None:
         self._broker, self._conn = peer.broker, peer.conn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
@@ -74,6 +74,8 @@ class Peer(ABC):
         "out_bytes", "out_bytes_max", "patience", "producers", "rejected_count", "scheduled_ns", "spoke_ns",
         "temporary", "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, broker: AmqpBroker, conn: int, far: str, patience: Patience) -> None:
         """`far`: where the other end is, for people."""

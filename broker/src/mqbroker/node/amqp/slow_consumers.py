@@ -9,7 +9,7 @@ Consumers".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
@@ -39,6 +39,8 @@ class Watch:
     """The checks of one queue."""
 
     __slots__ = ("_before", "_checked_ns", "_slow", "due_ns", "queue", "scheduled_ns")
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, slow: SlowConsumers, queue: Queue) -> None:
         self._slow = slow

@@ -8,7 +8,7 @@ durable subscription (subscriptions.py). Their number is bounded by `queues-max`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from mqbroker.amqp.states import LinkState
 from mqbroker.base.look import LOOK
@@ -33,6 +33,8 @@ class Kept:
     """A subscription without a link. Its timer runs from when it began to expire."""
 
     __slots__ = ("_owner", "due_ns", "key", "queue", "scheduled_ns", "timeout_s")
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, owner: TerminusExpiry, key: TerminusKey, queue: Queue, timeout_s: int) -> None:
         self._owner = owner

@@ -9,7 +9,7 @@ was accepted. What is not accepted in time is taken out again; what a crash left
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -109,6 +109,8 @@ class Remover:
 
 class Canaries:
     """See the module's docstring. `waiting` are the queues of canaries that are under way."""
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker = broker

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -70,6 +70,8 @@ class GroupingConnection(Protocol):
 
 class GroupingHandler:
     """See the module's docstring."""
+
+    judges_others: ClassVar[bool] = True
 
     def __init__(
         self,
