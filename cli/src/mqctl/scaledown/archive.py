@@ -11,7 +11,7 @@ forgotten.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from mqctl.errors import CommandError
@@ -44,9 +44,22 @@ def kept_receipt(world: World, host: Host) -> dict[str, Any] | None:
     if not text.strip():
         return None
     document: dict[str, Any] = json.loads(text)
-    there = [json.loads(line)["node_id"] for line in _documents(_run(world, host, IDENTITIES, ()))]
-    is_of_these = document.get("host") == host.name and set(there) <= set(document.get("node_ids", ()))
+    is_of_these = document.get("host") == host.name and _identities(world, host) <= set(document.get("node_ids", ()))
     return document if is_of_these else None
+
+
+def require_archived(world: World, host: Host, ids: Collection[str]) -> None:
+    """No data directory of these nodes is where a broker would begin with it. Raises CommandError."""
+    if _identities(world, host) & set(ids):
+        raise CommandError(
+            f"{host.name}: the data of its brokers is still below /var/lib/mq and not in {FOLDER}",
+            "the collection there may be of another release than mqctl: mqctl version",
+        )
+
+
+def _identities(world: World, host: Host) -> set[str]:
+    """Node ids of the data directories that are where they are used."""
+    return {json.loads(line)["node_id"] for line in _documents(_run(world, host, IDENTITIES, ()))}
 
 
 def _documents(text: str) -> list[str]:

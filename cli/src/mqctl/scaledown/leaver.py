@@ -135,6 +135,7 @@ def take_away(world: World, leaver: Leaver, document: Mapping[str, Any], *, take
     if verdict(state) is not Exit.DONE:
         notes = "; ".join(one.note for one in state.hosts.values() if one.note)
         raise CommandError(f"{leaver.host.name} is drained and not taken away yet: {notes}", leaver.again)
+    archive.require_archived(world, leaver.host, document["node_ids"])
 
 
 def have_forgotten(world: World, leaver: Leaver, others: Sequence[Node], ids: Sequence[str]) -> None:
