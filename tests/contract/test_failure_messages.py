@@ -59,6 +59,13 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__mq_kept": {"refusal": "it is being changed by bob"}},
         "it is being changed by bob; what this run has not done yet stays undone",
     ),
+    "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
+    "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
+    "Every message is accounted for": (
+        {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is missing"]}}'}},
+        "a: moved: one is missing; the host stays as it is",
+    ),
+    "Nothing came in the last moment": ({"__mq_late": ["a", "b"]}, "a, b: messages came after the receipt was made"),
     "Stop where nobody gets in": (
         {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
         "within 60 s the old ones are back; what was tried is /etc/mq-firewall/candidate.nft",
@@ -156,7 +163,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 17
+    assert len(plays) == 21
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]
