@@ -62,8 +62,8 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
     "Every message is accounted for": (
-        {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is missing"]}}'}},
-        "a: moved: one is missing; the host stays as it is",
+        {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is lost"]}}'}},
+        "a: moved: one is lost; the host stays as it is",
     ),
     "Nothing came in the last moment": ({"__mq_late": ["a", "b"]}, "a, b: messages came after the receipt was made"),
     "Stop where nobody gets in": (

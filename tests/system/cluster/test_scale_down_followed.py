@@ -132,6 +132,11 @@ def test_whoever_follows_may_be_interrupted_and_the_source_killed(site: Site, wo
     assert first == f"mq0 -> mq1: moving, 0 of {2 * COUNT} moved"
     last = json.loads(last)
     assert (last["schema"], last["nodes"]["mq0"]["state"]) == ("mqctl.scale-down-progress/1", "moved")
+    told = said(world)
+    follower = DrainFollower(world, site.nodes[:1])
+    follower.until("moved", TIMEOUT_S)
+    follower.until("moved", TIMEOUT_S)
+    assert said(world) == f"{told}mq0 -> mq1: moved, {2 * COUNT} of {2 * COUNT} moved\n"
     document = site.receipt(world, found)
     assert document["differences"] == []
     assert "It balances." in receipt.page(document)

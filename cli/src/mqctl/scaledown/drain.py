@@ -46,12 +46,13 @@ class DrainFollower:
     nodes: Sequence[Node]
     is_json: bool = False
     _sessions: dict[str, AdminClient] = field(default_factory=dict)
+    _said: str = ""  # the line before, which is not told twice
 
     def until(self, wanted: str, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Node -> what it said last, when all are so. Raises CommandError where one cannot get there any more."""
         start_s = heard_s = moving_s = self.world.monotonic_s()
         try:
-            with DrainDisplay(self.world, self.is_json) as display:
+            with DrainDisplay(self.world, self.is_json, self._said) as display:
                 while True:
                     found, faults = self._look()
                     now_s = self.world.monotonic_s()
@@ -59,7 +60,7 @@ class DrainFollower:
                     if not any(one.get("state") == FAILED for one in found.values()):
                         moving_s = now_s
                     if found:
-                        display.show(found)
+                        self._said = display.show(found)
                     if not faults and all(one.get("state") == wanted for one in found.values()):
                         return found
                     _require_way(wanted, found)
@@ -143,12 +144,12 @@ def each(world: World, nodes: Sequence[Node], work: Callable[[AdminClient, Node]
 class DrainDisplay:
     """How far nodes are: bars on a terminal, elsewhere a line now and then, or a JSON object for each look."""
 
-    def __init__(self, world: World, is_json: bool) -> None:
+    def __init__(self, world: World, is_json: bool, said: str = "") -> None:
         self._world = world
         self._is_json = is_json
         self._is_live = world.err.is_terminal and not is_json
         self._tasks: dict[str, TaskID] = {}
-        self._said = ""
+        self._said = said
         self._said_s = -math.inf
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -168,18 +169,19 @@ class DrainDisplay:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """One look."""
+    def show(self, found: Mapping[str, Mapping[str, Any]]) -> str:
+        """One look; the line that was told last."""
         if self._is_live:
             for name, one in found.items():
                 self._draw(name, one)
-            return
+            return self._said
         line = json.dumps(_event(found)) if self._is_json else "; ".join(line_of(*each) for each in found.items())
         now_s = self._world.monotonic_s()
         is_over = all(one.get("state") in (MOVED, ENDED) for one in found.values())
         if line != self._said and (is_over or now_s - self._said_s >= LINE_S):
             self._world.note(line)
             self._said, self._said_s = line, now_s
+        return self._said
 
     def _draw(self, name: str, answer: Mapping[str, Any]) -> None:
         more = f"{answer['rate']:g}/s, {counted(answer['connections'], 'client')}"
