@@ -98,6 +98,27 @@ class HandedOver(TwoNodes):
             self.world.after(at_ms + 450, partial(self.fall, taker, power_cut=False))
 
 
+class Unanswered(TwoNodes):
+    """What is sent at one node arrives at the other one, whose answers are held until the link is lost: so all of it
+    is sent again, in many pieces, and from the first one on."""
+
+    def _populate(self) -> None:
+        source, taker = self.nodes
+        for _ in range(2):
+            self.send(source, 300, 200)
+        self.take(taker, Consumer)
+
+    def plan(self) -> None:
+        source, taker = (node.name for node in self.nodes)
+        for at_ms in self.turns(700):
+            self.world.after(at_ms, partial(self.network.cut, [(taker, source)], 300))
+            self.world.after(at_ms + 290, self._lose)
+
+    def _lose(self) -> None:
+        for wire in self.network.wires():
+            wire.reset()
+
+
 class Redistributed(TwoNodes):
     """Consumers are at one node, then at the other, and leave what they have taken undecided."""
 
@@ -177,6 +198,7 @@ DIRECTED: Final[dict[str, type[TwoNodes]]] = {
     "a new message is taken for an old one": HandedOver,
     "a lost link loses what was on it": HandedOver,
     "store-and-forward queues are not durable": HandedOver,
+    "only the last arrivals are known": Unanswered,
     "redistribution doubles": Redistributed,
     "redistribution forgets deliveries": Redistributed,
     "nothing is redistributed": Redistributed,
