@@ -9,11 +9,13 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.node.cluster import arrival_links
 from mqbroker.node.cluster.forwarding_terms import OLDER
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Modified
 from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import BIG, Consumer, Producer, content, header_of
+from tests.unit.node.test_reloads_by_turns import declaring
 
 LIMITS: dict[str, Any] = {"limits": {"link_credit": 100_000}}
 
@@ -524,3 +526,62 @@ def test_what_cannot_be_meant_is_refused() -> None:
     b.crash()
     cluster.run()
     assert "no link" in a.admin("drain-queue", queue="orders", node="b")["description"]
+
+
+def test_a_queue_that_made_itself_stays_when_it_is_drained_and_has_no_link() -> None:
+    cluster, a, _ = pair()
+    producer = filled(a, 5, cluster)
+    drain(a, cluster)
+    cluster.hold_up("a", "b")
+    cluster.cut_all(a)
+    cluster.wait(1_000)
+    assert row_of(a)["state"] == "is drained"
+    cluster.let_through("a", "b")
+    producer.publish(b"00005")
+    cluster.wait(3_000)
+    assert row_of(a)["left"] == 0
+
+
+def test_it_drains_on_where_the_file_declares_it_and_is_read_again() -> None:
+    cluster, a, b = pair()
+    name = "declared.0"
+    a.give(given.OptionsChanged(declaring(a.options, 1)))
+    cluster.run()
+    request = a.ask("drain-queue", queue=name, node="b")
+    cluster.run()
+    assert a.replies[request].error is None
+    a.give(given.OptionsChanged(declaring(a.options, 1, max_consumers=7)))
+    cluster.run()
+    kind = a.broker.store.queues[name].kind
+    assert (kind.is_draining, kind.max_consumers) == (True, 7)
+    a.admin("send", address=name, messages=[{"body": "x", "durable": True}])
+    cluster.run()
+    assert b.broker.store.queues[name].message_count == 1
+
+
+def test_what_expired_while_the_target_might_have_had_it_goes_when_that_is_given_up() -> None:
+    cluster, a, _ = begun_in_vain(0)
+    filled(a, 1, cluster, header=Header(durable=True, ttl=2_000))
+    a.crash()
+    a.start()
+    cluster.wait(3_000)
+    assert count_at(a) == 1, "the other node may have it, as far as is known after a start"
+    a.admin("drain-cancel", queue="orders", force=True)
+    cluster.run()
+    cluster.wait(10)
+    assert count_at(a) == 0
+
+
+def test_a_target_that_never_came_back_is_lost_after_a_start_as_well() -> None:
+    cluster, a, b = pair(on_node_lost="reroute", node_lost_grace=5_000)
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    b.crash()
+    a.crash()
+    a.start()
+    cluster.wait(4_000)
+    assert row_of(a)["left"] == 5
+    cluster.wait(3_000)
+    assert a.admin("drain-show")["drains"] == []
+    assert read_at(a, cluster).bodies == bodies(5)

@@ -17,6 +17,7 @@ from mqbroker.wire.sections import build_message
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Producer
 from tests.support.stage import Talker
+from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
 
 
@@ -256,3 +257,67 @@ def test_ids_that_cannot_be_read_end_their_link_alone(body: bytes | str) -> None
     cluster.run()
     assert (b.is_up, a.state("b"), queue.message_count) == (True, "up", 1)
     assert [each["queue"] for each in a.events("forwarding-refused")] == [queue.kind.name]
+
+
+def test_an_open_transaction_has_ten_seconds_and_is_rolled_back_then() -> None:
+    cluster, a, b = that_say_where()
+    early, late = Client(a, "early"), Client(a, "late")
+    ids = [(client, client.sender("orders"), client.declare()) for client in (early, late)]
+    for client, link, txn_id in ids:
+        client.post(link, txn_id)
+    begin(a, cluster)
+    cluster.wait(3_000)
+    assert (early.talker.is_closed, late.talker.is_closed) == (False, False)
+    early.discharge(ids[0][2])
+    cluster.wait(1_000)
+    assert (early.talker.is_closed, late.talker.is_closed) == (True, False)
+    cluster.wait(8_000)
+    assert late.talker.is_closed
+    assert [each["count"] for each in a.events("transactions-rolled-back")] == [1]
+    assert moved(a, cluster)["moved"] == count_at(b) == 1
+
+
+def test_after_a_crash_all_ids_are_told_again_and_change_nothing() -> None:
+    cluster, a, b = that_say_where()
+    producer = filled(a, 1, cluster)
+    producer.publish(b"x", **with_id("one"))
+    begin(a, cluster)
+    cluster.wait(300)
+    a.crash()
+    a.start()
+    cluster.wait(3_000)
+    moved(a, cluster)
+    assert list(b.broker.store.duplicates.newest().values()) == [1]
+    Producer(b).publish(b"x", **with_id("one"))
+    assert count_at(b) == 2
+
+
+def test_what_was_called_off_does_not_go_on_after_a_crash() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    begin(a, cluster)
+    cluster.wait(2_000)
+    a.crash()
+    a.start()  # so what it has may be at the other node, as far as it knows
+    cluster.run()
+    assert a.admin("scale-down-cancel")["state"] == "ends"
+    a.crash()
+    a.start()
+    cluster.run()
+    assert shown(a)["state"] == "ends"
+    assert not a.connect("client").is_closed
+    cluster.let_through("a", "b")
+    cluster.wait(5_000)
+    assert (shown(a)["state"], count_at(a) + count_at(b)) == ("none", 5)
+
+
+def test_messages_that_no_journal_has_move_too_and_are_not_counted() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    filled(a, 3, cluster, durable=False)
+    begin(a, cluster)
+    said = moved(a, cluster)
+    assert (count_at(a), count_at(b)) == (0, 8)
+    (row,) = said["receipt"]["queues"]
+    assert (said["receipt"]["balances"], row["before"]["messages"], row["moved"], row["arrived"]) == (True, 5, 5, 5)
