@@ -169,6 +169,20 @@ def test_it_is_taken_back_in_the_middle_and_nothing_is_lost(site: Site, world: W
     assert sorted(found) == sorted(f"orders {number}" for number in range(COUNT))
 
 
+def test_a_target_that_is_away_is_told_of_and_taken_again_when_it_is_back(site: Site, world: World) -> None:
+    site.fill()
+    site.begin(world)
+    site.brokers[1].kill()
+    hours = iter(range(0, 100_000, 10))
+    hasty = replace(world, monotonic_s=lambda: next(hours))
+    with pytest.raises(CommandError, match=r"nothing moves any more: .* no link to it stands"):
+        DrainFollower(hasty, site.nodes[:1]).until("moved", 100_000)
+    site.brokers[1].start()
+    found = DrainFollower(world, site.nodes[:1]).until("moved", TIMEOUT_S)
+    assert site.receipt(world, found)["differences"] == []
+    assert site.counts(1) == dict.fromkeys(QUEUES, COUNT)
+
+
 def test_a_time_that_is_up_says_what_is_still_there(site: Site, world: World) -> None:
     site.fill()
     site.begin(world)

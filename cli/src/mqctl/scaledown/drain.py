@@ -30,8 +30,9 @@ SILENCE_S_MAX: Final = 120.0  # for a broker that is killed and starts again
 BARS_MAX: Final = 15  # queues that have a bar of their own
 PROGRESS: Final = "mqctl.scale-down-progress/1"
 MOVED, ENDED = "moved", "none"
-FAILED: Final = "failed"  # nothing moves just now; the broker tries again by itself
-FAILED_S_MAX: Final = 120.0  # so long a target may be away, or full
+STANDSTILL_S_MAX: Final = (
+    120.0  # so long nothing may move where the broker says what hinders: a target is away, or full
+)
 NOT_ON: Final = {
     "ends": "somebody takes it back",
     "none": "somebody has taken it back",
@@ -51,20 +52,22 @@ class DrainFollower:
     def until(self, wanted: str, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Node -> what it said last, when all are so. Raises CommandError where one cannot get there any more."""
         start_s = heard_s = moving_s = self.world.monotonic_s()
+        before = 0
         try:
             with DrainDisplay(self.world, self.is_json, self._said) as display:
                 while True:
                     found, faults = self._look()
                     now_s = self.world.monotonic_s()
                     heard_s = heard_s if faults else now_s
-                    if not any(one.get("state") == FAILED for one in found.values()):
-                        moving_s = now_s
+                    moved = sum(int(one.get("moved", 0)) for one in found.values())
+                    if moved != before or not any(one.get("hindrances") for one in found.values()):
+                        moving_s, before = now_s, moved
                     if found:
                         self._said = display.show(found)
                     if not faults and all(one.get("state") == wanted for one in found.values()):
                         return found
                     _require_way(wanted, found)
-                    if now_s - moving_s > FAILED_S_MAX:
+                    if now_s - moving_s > STANDSTILL_S_MAX:
                         raise _stuck(found)
                     if now_s - heard_s > SILENCE_S_MAX:
                         raise CommandError("; ".join(faults), "mqctl status")

@@ -1,0 +1,89 @@
+"""Following a drain: what is told, and when it is given up. The nodes are real below their sockets."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl.errors import CommandError
+from mqctl.nodes import Node
+from mqctl.scaledown.drain import SILENCE_S_MAX, DrainDisplay, DrainFollower, line_of
+from mqctl.scaledown.looks import look_at
+from mqctl.world import World, real_world
+from rich.console import Console
+
+from tests.support.admin_stage import AdminStage
+
+
+def console(**changes: Any) -> Console:
+    return Console(file=io.StringIO(), width=200, **changes)
+
+
+def said(world: World) -> str:
+    assert isinstance(world.err.file, io.StringIO)
+    return world.err.file.getvalue()
+
+
+@pytest.fixture
+def world() -> World:
+    """In which time goes by when somebody sleeps."""
+    slept_s: list[float] = []
+    return replace(
+        real_world(), err=console(), monotonic_s=lambda: sum(slept_s), sleep_s=lambda each: slept_s.append(each * 20)
+    )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    with AdminStage(tmp_path, "mq3"):
+        yield Node("mq3", "default", socket=str(tmp_path / "mq3" / "admin.sock"))
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    row = {"queue": "orders", "moved": 30, "left": 70, "why": None}
+    return {
+        "state": "moving", "node": "mq1", "moved": 30, "left": 70, "rate": 10.0, "connections": 0, "hindrances": [],
+        "queues": [row], **changes,
+    }  # fmt: skip
+
+
+def test_a_line_says_how_far_it_is_and_how_long_it_takes() -> None:
+    assert line_of("mq3", answer()) == "mq3 -> mq1: moving, 30 of 100 moved, 7 s to go at 10/s"
+    assert line_of("mq3", answer(rate=0.0, connections=1)) == "mq3 -> mq1: moving, 30 of 100 moved, 1 client still here"
+    assert line_of("mq3", answer(state="moved", moved=100, left=0)) == "mq3 -> mq1: moved, 100 of 100 moved"
+
+
+def test_beyond_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(world: World) -> None:
+    with DrainDisplay(world, is_json=False) as display:
+        for moved in range(10):
+            display.show({"mq3": answer(moved=moved)})
+        display.show({"mq3": answer(state="moved", moved=100, left=0)})
+    assert len(said(world).splitlines()) == 2
+
+
+def test_on_a_terminal_each_queue_has_a_bar() -> None:
+    world = replace(real_world(), err=console(force_terminal=True))
+    with DrainDisplay(world, is_json=False) as display:
+        display.show({"mq3": answer()})
+    assert "orders" in said(world)
+    assert "30/100" in said(world)
+
+
+def test_a_node_that_does_not_drain_says_so_and_is_followed_no_longer(world: World, node: Node) -> None:
+    (look,) = look_at(world, [node])
+    assert (look.fault, look.state, look.drain["receipt"]) == ("", "none", None)
+    assert DrainFollower(world, [node]).until("none", 10)["mq3"]["state"] == "none"
+    with pytest.raises(CommandError, match="mq3 is no longer draining: somebody has taken it back"):
+        DrainFollower(world, [node]).until("moved", 10)
+
+
+def test_a_node_that_is_silent_for_long_is_given_up(world: World, tmp_path: Path) -> None:
+    lost = Node("mq3", "default", socket=str(tmp_path / "nobody"))
+    with pytest.raises(CommandError, match="no broker answers at"):
+        DrainFollower(world, [lost]).until("moved", 10_000)
+    assert SILENCE_S_MAX < world.monotonic_s() < SILENCE_S_MAX + 60
+    assert look_at(world, [lost])[0].fault
