@@ -36,6 +36,8 @@ TEXTS = [
     "kind = 'r'",
     "(kind = 'rare' OR n = 2) AND kind = 'rare'",
 ]
+# Of the others no bytes are known, and there is no search (message_filter.py).
+SEARCHED = [text for text in TEXTS if needles_of(compile_selector(text).required)]
 
 
 def message(held: dict[str, Any], body: str = "x", priority: int = 4) -> bytes:
@@ -62,7 +64,7 @@ def looked_at(search: Prefilter, segment: Segment) -> list[int]:
 
 
 @given(
-    st.lists(st.tuples(KINDS, st.integers(0, 4), BODIES), min_size=1, max_size=40), st.sampled_from(TEXTS), st.data()
+    st.lists(st.tuples(KINDS, st.integers(0, 4), BODIES), min_size=1, max_size=40), st.sampled_from(SEARCHED), st.data()
 )
 def test_what_is_wanted_is_never_passed_over(messages: list[Any], text: str, data: st.DataObject) -> None:
     search = Prefilter(needles_of(compile_selector(text).required))
