@@ -152,3 +152,15 @@ def test_where_nearly_all_is_a_links_own_each_costs_little() -> None:
     taken = work.of(lambda: real.take_link("own"))
     assert [each.token for each in taken] == [f"t{first}" for first in range(4000) if first % 10]
     assert work.count < 60 * 4000
+
+
+def test_entries_that_begin_within_a_range_are_told_and_stay() -> None:
+    kept = Unsettled()
+    for number in range(4):
+        kept.add(number * 10, 3, "a", f"t{number}")
+    kept.take(0, 2)
+    found = list(kept.begun_in(10, 22))
+    assert [(first, entry.token, entry.n) for first, entry in found] == [(10, "t1", 3), (20, "t2", 3)]
+    assert list(kept.begun_in(11, 19)) == []
+    assert list(kept.begun_in(0, 9)) == []
+    assert kept.count == 9

@@ -92,6 +92,15 @@ def test_a_turn_that_begins_ends_the_look_and_there_is_one_at_a_time() -> None:
     assert rounds.asked == []
 
 
+def test_a_turn_that_makes_two_steps_is_no_pause_between_them() -> None:
+    """What was synced within a turn is answered by another step of it."""
+    rounds = Rounds()
+    for _ in range(50):
+        rounds.pause(SHORT_US)
+        rounds.poll.turn_begins(rounds.now_us * NS_PER_US)
+    assert rounds.pause(SHORT_US) == SHORT_US // LOOK_US
+
+
 @pytest.mark.option("node.busy-poll-us")
 @pytest.mark.parametrize("us", [SHORT_US, LONG_US])
 def test_a_limit_of_0_is_never_looked_through(us: int) -> None:

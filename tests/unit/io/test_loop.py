@@ -410,3 +410,28 @@ def test_the_loop_looks_for_what_comes_next_but_for_what_the_disk_thread_has_to_
         node.end(0)
 
     run(scenario())
+
+
+def test_steps_of_which_one_wants_the_next_are_no_pauses(run: Runner) -> None:
+    class Long:
+        """Each input takes ten steps."""
+
+        left = 0
+
+        def step(self, inputs: list[Input], at: object) -> Batch:
+            self.left = 9 * len(inputs) or max(self.left - 1, 0)
+            return Batch(more=self.left > 0)
+
+    async def scenario() -> None:
+        loop, core = asyncio.get_running_loop(), Long()
+        node = NodeLoop(loop, Log(io.StringIO(), LogShape.PLAIN), PENDING_BYTES_MAX, busy_poll_us=2_000)
+        looks: list[bool] = []
+        with patch.object(node._busy_poll, "_look", lambda: looks.append(True)):
+            node.start(core, CountingDisk(), {})
+            for number in range(20):
+                node.post(Done(number))
+                await asyncio.sleep(0.02)
+        assert looks == []
+        node.end(0)
+
+    run(scenario())

@@ -62,3 +62,11 @@ def test_what_moved_meanwhile_does_not_fire_and_has_its_time_once_more() -> None
     assert timers.wake_at_ns == owner.due_ns
     timers.fire(owner.due_ns + LATE_NS)
     assert owner.fired_ns == []
+
+
+def test_who_has_nothing_to_judge_any_more_is_not_looked_at_again() -> None:
+    timers, owner = Timers(), Owner(DUE_NS, judges_others=True)
+    timers.add(owner)
+    owner.due_ns = 0
+    timers.fire(DUE_NS + LATE_NS)
+    assert timers.wake_at_ns is None
