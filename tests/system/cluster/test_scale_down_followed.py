@@ -26,6 +26,7 @@ from rich.console import Console
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import Make, linked
+from tests.support.patience import PATIENCE_S
 from tests.system.cluster.test_drains import Balanced, uri_of
 
 pytestmark = pytest.mark.system
@@ -106,7 +107,7 @@ def in_order(broker: BrokerProcess, queue: str) -> list[str]:
     found: list[str] = []
     with sync.connect(uri_of(broker)) as c:
         receiver = c.receiver(queue)
-        while messages := receiver.receive_many(1000, timeout=30 if len(found) < COUNT else 1):
+        while messages := receiver.receive_many(1000, timeout=PATIENCE_S if len(found) < COUNT else 1):
             for message in messages:
                 found.append(str(message.body))
                 message.accept()

@@ -17,6 +17,7 @@ from mqctl.world import World, real_world
 from rich.console import Console
 
 from tests.support.admin_stage import AdminStage
+from tests.support.patience import PATIENCE_S
 
 
 def console(**changes: Any) -> Console:
@@ -76,9 +77,9 @@ def test_on_a_terminal_each_queue_has_a_bar() -> None:
 def test_a_node_that_does_not_drain_says_so_and_is_followed_no_longer(world: World, node: Node) -> None:
     (look,) = look_at(world, [node])
     assert (look.fault, look.state, look.drain["receipt"]) == ("", "none", None)
-    assert DrainFollower(world, [node]).until("none", 10)["mq3"]["state"] == "none"
+    assert DrainFollower(world, [node]).until("none", PATIENCE_S)["mq3"]["state"] == "none"
     with pytest.raises(CommandError, match="mq3 is no longer draining: somebody has taken it back"):
-        DrainFollower(world, [node]).until("moved", 10)
+        DrainFollower(world, [node]).until("moved", PATIENCE_S)
 
 
 def test_a_node_that_is_silent_for_long_is_given_up(world: World, tmp_path: Path) -> None:
