@@ -60,6 +60,7 @@ def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str 
         plan.targets[one.name] = target_of(one, survivors, to)
     plan.overruled += [*_links(leaving, survivors), *(text for one in leaving for text in _room(one, plan))]
     plan.warnings += [text for one in leaving for text in _readers(one, survivors)]
+    plan.warnings += [text for one in leaving for text in _unread(one, plan)]
     return plan
 
 
@@ -125,6 +126,19 @@ def _readers(leaving: NodeLook, survivors: Sequence[NodeLook]) -> list[str]:
     elsewhere = {row["name"] for one in survivors for row in one.queues if row["consumer_count"]}
     alone = [row["name"] for row in leaving.queues if row["consumer_count"] and row["name"] not in elsewhere]
     return [f"{name}: only {leaving.name} has consumers of it; they have to connect to another node" for name in alone]
+
+
+def _unread(leaving: NodeLook, plan: DrainPlan) -> list[str]:
+    """Queues that are consumed from elsewhere, and not where their messages go."""
+    target = plan.targets[leaving.name]
+    here = {row["name"] for row in target.queues if row["consumer_count"]}
+    elsewhere = {row["name"] for one in plan.survivors for row in one.queues if row["consumer_count"]} - here
+    return [
+        f"{row['name']}: has consumers, and none at {target.name}: they get what moves there only by redistribution "
+        "(redistribution-delay)"
+        for row in leaving.queues
+        if row["message_count"] and row["name"] in elsewhere
+    ]
 
 
 def rows_of(plan: DrainPlan) -> list[dict[str, Any]]:
