@@ -13,12 +13,14 @@ from mqbroker.core.cluster.duplicate_cargo import ADDRESS
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
+from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Producer
 from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
+from tests.unit.node.test_far_times import annotated
 
 
 def that_say_where() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
@@ -321,3 +323,23 @@ def test_messages_that_no_journal_has_move_too_and_are_not_counted() -> None:
     assert (count_at(a), count_at(b)) == (0, 8)
     (row,) = said["receipt"]["queues"]
     assert (said["receipt"]["balances"], row["before"]["messages"], row["moved"], row["arrived"]) == (True, 5, 5, 5)
+
+
+def test_what_is_scheduled_for_later_is_named_and_stays_where_it_is_forced() -> None:
+    cluster, a, b = pair()
+    producer = filled(a, 5, cluster)
+    for delay_ms in (3_600_000, 3_600_000, 5_000):
+        later = annotated("x-opt-delivery-delay", Long(delay_ms))
+        assert producer.link.session.send_run(producer.link, single(later), 0, 1, "later") == 1
+    cluster.run()
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert row == {
+        "kind": "queue", "name": "orders", "why": "2 messages of it are scheduled, and go when their time has come",
+    }  # fmt: skip
+    assert "scheduled" in begin(a, cluster)["description"]
+    begin(a, cluster, force=True)
+    said = moved(a, cluster)
+    assert (said["left"], said["moved"], count_at(b)) == (2, 6, 6), "what came due soon was waited for"
+    assert (said["receipt"]["balances"], said["receipt"]["queues"][0]["left"]) == (True, 2)
+    cluster.wait(3_600_000)
+    assert (shown(a)["left"], count_at(b)) == (0, 8)

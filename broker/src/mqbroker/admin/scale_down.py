@@ -22,6 +22,7 @@ from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 
 REFUSED: Final = "amqp:precondition-failed"
+SOON_MS: Final = 60_000  # messages that come due within this time are waited for
 NODE_ID_SIZE: Final = 36  # with which the name of a source begins
 NAMED_MAX: Final = 10  # hindrances that a refusal names
 NONE, MOVING, MOVED, ENDS, FAILED = "none", "moving", "moved", "ends", "failed"
@@ -98,16 +99,29 @@ def _why_it_stays(broker: Broker, queue: Queue) -> str:
     if kind.is_draining:
         progress = remotes.drains.progress[kind.name]
         if kind.name in remotes.scale_down.tallies:
-            return progress.why if _has_anything(broker, queue) else ""
+            return progress.why if progress.why and _has_anything(broker, queue) else _why_it_waits(broker, queue)
         return f"drains to node {kind.forwards_to} already: call that off, or let it end"
     if kind.routing == FORWARD:
         why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
         return why if count and not _is_linked(broker, kind.connection, kind.forwards_to) else ""
     what = hindrance_of(kind)
-    if not what or kind.name.startswith(TEMPORARY_PREFIX):
+    if not what:
+        return _why_it_waits(broker, queue)
+    if kind.name.startswith(TEMPORARY_PREFIX):
         return ""
     is_subscription = kind.routing == "multicast" and kind.is_durable
     return f"{what}, and such queues do not drain yet: it holds {count} messages" if count or is_subscription else ""
+
+
+def _why_it_waits(broker: Broker, queue: Queue) -> str:
+    count = _far_count(broker, queue)
+    return f"{count} messages of it are scheduled, and go when their time has come" if count else ""
+
+
+def _far_count(broker: Broker, queue: Queue) -> int:
+    """Messages whose time comes so late that nobody waits for it."""
+    soon_ms = broker.at.wall_ms + SOON_MS
+    return sum(segment.n for due_ms, _, segment in queue.scheduled if due_ms > soon_ms)
 
 
 def _is_linked(broker: Broker, connection: str, node_id: str) -> bool:
@@ -192,10 +206,11 @@ def _state(broker: Broker, queues: list[Queue], found: list[Hindrance], clients:
 
 
 def _has_anything(broker: Broker, queue: Queue) -> bool:
-    """Whether something of it is here, or without an answer that is on disk, or the other node was not asked."""
-    handed_over = queue.handed_over
+    """Whether something of it is to go, or without an answer that is on disk, or the other node was not asked."""
+    handed_over, record = queue.handed_over, broker.store.remotes.scale_down
     is_under_way = handed_over is not None and handed_over.ids.count > 0
-    return queue.message_count > 0 or is_under_way or broker.store.remotes.scale_down.has_to_ask(queue)
+    stays = _far_count(broker, queue) if record.is_forced else 0
+    return queue.message_count > stays or is_under_way or record.has_to_ask(queue)
 
 
 # -- the receipt -------------------------------------------------------------------------------------------------------

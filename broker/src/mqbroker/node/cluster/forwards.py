@@ -427,7 +427,8 @@ class Forwards:
     def _look_at_drain(self, consumer: ForwardConsumer) -> None:
         """A drain that was called off ends when all that went out is answered, and that is on disk."""
         queue, handed_over = consumer.queue, consumer.handed_over
-        if not queue.kind.drain_ends and not queue.message_count and self.broker.store.remotes.scale_down.is_on:
+        is_empty = queue.message_count == queue.scheduled_count  # but for what waits for its time
+        if is_empty and not queue.kind.drain_ends and self.broker.store.remotes.scale_down.is_on:
             self._look_at_receipt(consumer)
         if not queue.kind.drain_ends or self.consumers.get(queue) is not consumer:
             return
