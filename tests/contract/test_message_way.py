@@ -58,6 +58,8 @@ class WatchedStage(Stage):
 
 
 def test_the_page_says_how_many_files_a_message_touches() -> None:
+    earlier = WatchedStage()  # what is made once in a process and kept is no part of a message's way
+    earlier.files_of_a_message(Producer(earlier), Consumer(earlier))
     stage = WatchedStage()
     producer, consumer = Producer(stage), Consumer(stage)
     first = stage.files_of_a_message(producer, consumer)
