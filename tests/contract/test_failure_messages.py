@@ -163,7 +163,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 21
+    assert len(plays) == 23
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

@@ -108,13 +108,13 @@ def _unreached(connection: ClusterConnection, node_id: str) -> dict[str, Any]:
 
 
 def _waiting(connection: ClusterConnection, node_id: str) -> dict[str, int]:
-    """What waits for a node; nothing where nobody knows yet which node it is."""
+    """What waits for a node; `unanswered`: what it may have of that. Nothing where nobody knows yet which it is."""
     store, now_ms = connection.broker.store, connection.broker.at.wall_ms
     queues = store.remotes.queues_of(node_id, connection.options.name) if node_id else []
     return {
         "queues": len(queues),
         "depth": sum(queue.message_count for queue in queues),
-        "unanswered": sum(queue.delivering_count for queue in queues),
+        "unanswered": sum(queue.unanswered_count for queue in queues),
         "lag_ms": max((_age_ms(queue, now_ms) for queue in queues), default=0),
     }
 

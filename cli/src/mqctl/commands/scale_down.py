@@ -188,8 +188,7 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
         own = look_at(world, leaver.nodes)
         _require_answers(own)
         ids = [one.node_id for one in own]
-        others = [one.node for one in _that_answer(world, look_at(world, leaver.others))]
-        forgetting.wait_for_answers(world, others, ids)
+        _wait_for_answers(world, options, leaver, ids)
         # What others had on its way may have come since.
         ended = follower.until(MOVED, options.timeout)
     except KeyboardInterrupt:
@@ -203,15 +202,28 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     return document
 
 
+def _wait_for_answers(world: World, options: Options, leaver: Leaver, ids: Sequence[str]) -> None:
+    """Of all others: what one that is silent has sent it routes anew, too, once it has forgotten this host."""
+    try:
+        forgetting.wait_for_answers(world, leaver.others, ids)
+    except CommandError as error:
+        if not options.force:
+            raise CommandError(
+                f"{error.what}: these could come twice; {leaver.host.name} stays as it is",
+                f"{leaver.again}, when that is over, or with --force",
+            ) from None
+        world.note(f"warning: {error.what}: these may come twice")
+
+
 def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any] | None) -> dict[str, Any]:
     """The receipt of a host whose brokers are stopped, and have in their journals what it says."""
     late: list[str] = []
     for _ in range(STOPS_MAX):
         document = document or _drained(world, options, leaver)
-        late = stop(world, leaver, document)
+        late = stop(world, leaver, document, is_forced=options.force)
         if not late:
             return document
-        world.note(f"messages came after the receipt was made, so it drains on: {'; '.join(late)}")
+        world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
         document = None
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from mqctl.admin import AdminError
@@ -16,18 +16,30 @@ from mqctl.world import World
 AGAIN_S: Final = 0.5
 PATIENCE_S: Final = 60.0
 
+Lacks = Callable[[Node, dict[str, Any]], list[str]]  # what a node lacks, by its topology
+
 
 def wait_for_answers(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
-    """Until no node has handed anything to these that they have not answered: it could come twice otherwise."""
+    """Until no node has anything of which these have not said whether they have it: it could come twice otherwise."""
 
     def unanswered(node: Node, topology: dict[str, Any]) -> list[str]:
-        return [
-            f"{node.name} waits for the answer to {row['unanswered']} messages that it sent to {row['node']}"
-            for row in topology["links"]
-            if row["node_id"] in ids and row["unanswered"]
-        ]
+        return _unanswered(node, topology, ids)
 
     _until_nothing(world, nodes, unanswered, "it stays as it is; the same command with --resume")
+
+
+def still_unanswered(world: World, nodes: Sequence[Node], ids: Collection[str]) -> list[str]:
+    """The same as one look: who has such a thing, or does not say. Empty: nobody."""
+    return _said(world, nodes, lambda node, topology: _unanswered(node, topology, ids))
+
+
+def _unanswered(node: Node, topology: dict[str, Any], ids: Collection[str]) -> list[str]:
+    return [
+        f"{node.name} waits for the answer to {counted(row['unanswered'], 'message')} that it sent to "
+        f"{row['node'] or row['node_id']}, to which its link is {row['state']}"
+        for row in topology["links"]
+        if row["node_id"] in ids and row["unanswered"]
+    ]
 
 
 def forget(world: World, nodes: Sequence[Node], ids: Sequence[str]) -> int:
@@ -73,19 +85,22 @@ def require_forgotten(world: World, nodes: Sequence[Node], ids: Collection[str])
     _until_nothing(world, nodes, left, "mqctl topology, mqctl cluster forget")
 
 
-def _until_nothing(world: World, nodes: Sequence[Node], lacks: Any, attempt: str) -> None:
-    def one(node: Node) -> list[str]:
-        with open_admin(world, node) as session:
-            found: list[str] = lacks(node, session.call("topology"))
-            return found
-
+def _until_nothing(world: World, nodes: Sequence[Node], lacks: Lacks, attempt: str) -> None:
     deadline_s = world.monotonic_s() + PATIENCE_S
-    while True:
-        said: list[str] = []
-        for _, answer in on_each(nodes, one):
-            said += [answer.what] if isinstance(answer, CommandError) else answer
-        if not said:
-            return
+    while said := _said(world, nodes, lacks):
         if world.monotonic_s() > deadline_s:
             raise CommandError("; ".join(said), attempt)
         world.sleep_s(AGAIN_S)
+
+
+def _said(world: World, nodes: Sequence[Node], lacks: Lacks) -> list[str]:
+    """Of each node, by its topology; and who does not tell it."""
+
+    def one(node: Node) -> list[str]:
+        with open_admin(world, node) as session:
+            return lacks(node, session.call("topology"))
+
+    said: list[str] = []
+    for _, answer in on_each(nodes, one):
+        said += [answer.what] if isinstance(answer, CommandError) else answer
+    return said

@@ -103,9 +103,10 @@ def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
         )
 
 
-def stop(world: World, leaver: Leaver, document: Mapping[str, Any]) -> list[str]:
+def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, is_forced: bool = False) -> list[str]:
     """Stop the brokers of the host; the receipt is there before. What their journals hold that the receipt does not
-    say: messages that came after it was made. Then they run again, and drain on by themselves.
+    say: messages that came after it was made; or who waits for their answers by now, since what was sent to them may
+    have come and moved on. Then they run again, and drain on by themselves.
     """
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
     nodes = [one for one in leaver.nodes if node_state.look(world, one, LOOK_S)["state"] != "absent"]
@@ -115,6 +116,8 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any]) -> list[str]
         for one in nodes
         for text in receipt.unaccounted(journals.ask(world, one, INFO)["queues"], document, one.instance)
     ]
+    if not late and nodes and not is_forced:
+        late = forgetting.still_unanswered(world, leaver.others, document["node_ids"])
     if late:
         _systemctl(world, leaver, "start", nodes)
     return late

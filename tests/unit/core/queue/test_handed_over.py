@@ -8,7 +8,10 @@ import pytest
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import ArrivedRanges
 from mqbroker.core.queue import handed_over
+from mqbroker.core.queue.backlog import Backlog, Segment
 from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
 WINDOW = handed_over.WINDOW
 
@@ -104,3 +107,34 @@ def test_before_the_first_id_there_is_nothing_to_wait_for() -> None:
     assert (handed.awaited_count(1, 9), handed.free_count(2, 9), handed.awaited_count(4, 9)) == (1, 2, 4)
     handed.begun_before(8)
     assert handed.awaited_count(1, 9) == 7, "nobody knows what has become of them since"
+
+
+def backlog_of(*ids: int) -> Backlog:
+    backlog = Backlog()
+    for first in ids:
+        run = single(build_message(b"x"))
+        run.first_id = first
+        backlog.add(Segment(run, 0, 1, 0))
+    return backlog
+
+
+def test_what_is_back_in_the_queue_without_an_answer_is_counted() -> None:
+    handed = HandedOver()
+    handed.sent(3, 4)
+    assert handed.awaited_in(backlog_of(1, 2)) == 0
+    assert handed.awaited_in(backlog_of(1, 2, 3, 5, 7)) == 2
+    handed.refused(5, 6)
+    assert handed.awaited_in(backlog_of(1, 2, 3, 5, 7)) == 1
+    handed.given_up()
+    assert handed.awaited_in(backlog_of(3, 5, 7)) == 0
+
+
+def test_of_what_a_process_before_had_nobody_knows_which_went() -> None:
+    handed = HandedOver()
+    handed.begun_before(10)
+    assert handed.awaited_in(backlog_of(11, 12)) == 0
+    assert handed.awaited_in(backlog_of(9, 11, 12)) == 3
+    assert (handed.is_old(9), handed.is_old(10)) == (True, False)
+    handed.sent(9, 1)
+    handed.refused(9, 10)
+    assert handed.awaited_in(backlog_of(9, 11, 12)) == 0

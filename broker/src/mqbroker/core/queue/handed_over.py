@@ -19,6 +19,7 @@ from collections import deque
 from typing import Final
 
 from mqbroker.base.look import LOOK
+from mqbroker.core.queue.backlog import Backlog
 from mqbroker.core.queue.id_ranges import IdRanges
 
 WINDOW: Final = 10_000
@@ -119,6 +120,26 @@ class HandedOver:
         """How many of these, from the first on, it may have."""
         free = self._awaited(first, first + count).missing(first, first + count)
         return free[0][0] - first if free else count
+
+    def awaited_in(self, backlog: Backlog) -> int:
+        """How many of these it may have. Where that is so of one that a process before had, of all: there may be very
+        many, and nobody knows which of them went."""
+        for segment in backlog.of_ids(0, self._before):
+            if self._waits(segment.first_id, min(segment.first_id + segment.n, self._before)):
+                return backlog.count
+        return sum(
+            self._waits(max(first, segment.first_id), min(end, segment.first_id + segment.n))
+            for first, end in self.ids
+            for segment in backlog.of_ids(first, end)
+        )
+
+    def _waits(self, first: int, end: int) -> int:
+        """For how many of these, which it may have, somebody waits for an answer."""
+        return sum(stop - begin for begin, stop in self._free.missing(first, end))
+
+    def is_old(self, message_id: int) -> bool:
+        """Whether a process before had this message, so that nobody knows whether it was sent."""
+        return message_id < self._before
 
     def _awaited(self, first: int, end: int) -> IdRanges:
         awaited = IdRanges()

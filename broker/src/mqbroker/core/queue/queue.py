@@ -121,6 +121,17 @@ class Queue:
         """Messages that are on disk alone."""
         return 0 if self.pages is None else self.pages.count
 
+    @property
+    def unanswered_count(self) -> int:
+        """Messages that another node may have, of which it has not said so: in delivery, or back from a link that is
+        lost. Each of them comes twice where it is routed anew."""
+        handed_over, pages = self.handed_over, self.pages
+        if handed_over is None:
+            return self.delivering_count
+        if pages is not None and pages.count and handed_over.is_old(pages.first_id):
+            return self.message_count
+        return self.delivering_count + handed_over.awaited_in(self.backlog)
+
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:

@@ -1,0 +1,196 @@
+"""What lies on the host of a node that leaves, and what its brokers and the others say.
+
+Hosts are folders here, in which `systemctl` and `mqbroker` are scripts that say what they were told to.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl.commands import scale_down
+from mqctl.errors import CommandError
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.nodes import BROKER
+from mqctl.output import data_console
+from mqctl.scaledown import leaver
+from mqctl.scaledown.leaver import Leaver
+from mqctl.ssh.local import LocalShell, LocalStream
+from mqctl.ssh.shell import CommandResult
+from mqctl.ssh.variables import Access
+from mqctl.world import World
+from rich.console import Console
+
+VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+NAME = "scale-down-20261127T101500Z"
+ROW: dict[str, Any] = {
+    "host": "mq3", "instance": "default", "queue": "orders", "address": "orders", "before": 10, "came": 0,
+    "consumed": 0, "moved": 10, "arrived": 10, "left": 0, "to": "mq1", "moved_digest": "x", "arrived_digest": "x",
+    "balances": True,
+}  # fmt: skip
+SYSTEMCTL = """#!/bin/sh
+place=$(dirname "$0")/..
+echo "$@" >>"$place/systemctl"
+case $1 in
+show) echo LoadState=loaded; echo "ActiveState=$(cat "$place/unit")";;
+stop) echo inactive >"$place/unit";;
+start) echo active >"$place/unit";;
+esac
+"""
+MQBROKER = f"""#!{sys.executable}
+import json, sys
+from pathlib import Path
+place = Path(__file__).resolve().parents[1]
+said = json.loads((place / "said.json").read_text())
+instance = sys.argv[sys.argv.index("--instance") + 1]
+if sys.argv[1] == "journal":
+    if not (place / "mq" / instance / "identity.json").exists():
+        sys.exit("mqbroker journal: the lock can't be opened: No such file or directory")
+    print(json.dumps({{"queues": said["journal"]}}))
+else:
+    for line in sys.stdin:
+        row = json.loads(line)
+        with (place / "asked").open("a") as log:
+            log.write(row["op"] + "\\n")
+        print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
+"""
+
+
+class HostShell(LocalShell):
+    """Commands find a folder in the place of the host's own; mqctl is interrupted when it has sent `interrupts`."""
+
+    root = Path()
+    interrupts = b""
+
+    def _there(self, command: str) -> str:
+        place = self.root / self.name
+        own = command.replace(BROKER, f"{place}/bin/mqbroker").replace("/var/lib/mq", f"{place}/mq")
+        return f"PATH={place}/bin:$PATH; {own}"
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        if self.interrupts and self.interrupts in command.encode():
+            raise KeyboardInterrupt
+        return super().run_plain(self._there(command), stdin, timeout_s)
+
+    def open_plain(self, command: str, prefix: bytes) -> LocalStream:
+        stream = super().open_plain(self._there(command), prefix)
+        send = stream.sendall
+
+        def sendall(data: bytes) -> None:
+            send(data)
+            if self.interrupts and self.interrupts in data:
+                raise KeyboardInterrupt
+
+        stream.sendall = sendall
+        return stream
+
+
+class Hosts:
+    """A connector to them."""
+
+    def shell(self, access: Access) -> HostShell:
+        return HostShell(access.name, access.become)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """In which time goes by when somebody sleeps."""
+    monkeypatch.setattr(HostShell, "root", tmp_path)
+    out = io.StringIO()
+    slept_s: list[float] = []
+    return World(
+        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
+        monotonic_s=lambda: sum(slept_s), sleep_s=lambda each: slept_s.append(each * 60), connector=Hosts(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def leaving(tmp_path: Path) -> Leaver:
+    """mq3 leaves, which serves and has nothing; mq1 stays."""
+    for name, other in (("mq1", "mq3"), ("mq3", "mq1")):
+        (tmp_path / name / "mq").mkdir(parents=True)
+        (tmp_path / name / "bin").mkdir()
+        for program, text in (("systemctl", SYSTEMCTL), ("mqbroker", MQBROKER)):
+            (tmp_path / name / "bin" / program).write_text(text)
+            (tmp_path / name / "bin" / program).chmod(0o755)
+        (tmp_path / name / "unit").write_text("active\n")
+        link = {"node": other, "node_id": f"id-{other}", "state": "up", "depth": 0, "unanswered": 0, "queues": 0}
+        says(
+            name, status={"node_id": f"id-{name}"}, queues={"queues": []}, journal=[],
+            topology={"members": [], "links": [link], "inbound": []}, **{"config-show": {"options": []}},
+            **dict.fromkeys(("scale-down-show", "scale-down", "scale-down-cancel"), drain()),
+        )  # fmt: skip
+    hosts = (Host("mq1", "main", VARIABLES, {}), Host("mq3", "main", VARIABLES, {}))
+    return Leaver(InventoryCluster("main", hosts), hosts[1])
+
+
+def says(name: str, **answers: Any) -> None:
+    """What the programs of a host answer from now on."""
+    file = HostShell.root / name / "said.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(known | answers))
+
+
+def drain(**changes: Any) -> dict[str, Any]:
+    return {
+        "state": "none", "node_id": None, "node": None, "since": None, "left": 0, "moved": 0, "rate": 0.0,
+        "connections": 0, "hindrances": [], "queues": [], "receipt": None, **changes,
+    }  # fmt: skip
+
+
+def made(*parts: str, node_id: str = "id-mq3") -> None:
+    """A data directory of mq3."""
+    place = (HostShell.root / "mq3" / "mq").joinpath(*parts)
+    place.mkdir(parents=True)
+    (place / "identity.json").write_text(json.dumps({"node_id": node_id}))
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return {
+        "schema": "mqctl.scale-down/1", "cluster": "main", "host": "mq3", "node_ids": ["id-mq3"], "at": "2026-11-27",
+        "archive": NAME, "differences": [], "stays": [], "rows": [ROW], **changes,
+    }  # fmt: skip
+
+
+def done(kind: str, name: str = "mq3") -> list[str]:
+    """What a host was asked: operations (`asked`), or words of `systemctl`."""
+    file = HostShell.root / name / kind
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def said(world: World) -> str:
+    assert isinstance(world.err.file, io.StringIO)
+    return world.err.file.getvalue()
+
+
+def waits_for_an_answer(name: str) -> None:
+    link = {"node": "mq3", "node_id": "id-mq3", "state": "up", "depth": 1, "unanswered": 1}
+    says(name, topology={"members": [], "links": [link], "inbound": []})
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world: World, leaving: Leaver) -> None:
+    made("default")
+    waits_for_an_answer("mq1")
+    (late,) = leaver.stop(world, leaving, document())
+    assert late.startswith("mq1 waits for the answer to 1 message that it sent to mq3")
+    assert done("systemctl")[-1] == "start mqbroker@default.service"
+    assert leaver.stop(world, leaving, document(), is_forced=True) == []
+    assert done("systemctl")[-1] == "stop mqbroker@default.service"
+
+
+def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leaving: Leaver) -> None:
+    waits_for_an_answer("mq1")
+    with pytest.raises(CommandError, match="these could come twice; mq3 stays as it is"):
+        scale_down._wait_for_answers(world, scale_down.Options(host="mq3"), leaving, ["id-mq3"])
+    scale_down._wait_for_answers(world, scale_down.Options(host="mq3", force=True), leaving, ["id-mq3"])
+    assert "these may come twice" in said(world)
