@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mqctl.commands import scale_down
 from mqctl.errors import CommandError
+from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.output import data_console
@@ -32,6 +33,14 @@ ROW: dict[str, Any] = {
     "consumed": 0, "moved": 10, "arrived": 10, "left": 0, "to": "mq1", "moved_digest": "x", "arrived_digest": "x",
     "balances": True,
 }  # fmt: skip
+STAYS = [{"instance": "default", "queue": "latest", "why": "is a last-value queue: it holds 5 messages"}]
+INVENTORY = """\
+all:
+  vars: {mq_cluster_name: main, mq_cluster_secret: 0123456789abcdef0123456789abcdef}
+  hosts:
+    mq1: {ansible_host: 192.0.2.1}
+    mq3: {ansible_host: 192.0.2.3}
+"""
 SYSTEMCTL = """#!/bin/sh
 place=$(dirname "$0")/..
 echo "$@" >>"$place/systemctl"
@@ -194,3 +203,31 @@ def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leavi
         scale_down._wait_for_answers(world, scale_down.Options(host="mq3"), leaving, ["id-mq3"])
     scale_down._wait_for_answers(world, scale_down.Options(host="mq3", force=True), leaving, ["id-mq3"])
     assert "these may come twice" in said(world)
+
+
+# -- what is deleted --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "why"),
+    [
+        ({}, Exit.DONE, ""),
+        ({"stays": STAYS}, Exit.DONE, "queue latest stays there: is a last-value queue: it holds 5 messages"),
+        ({"rows": [{**ROW, "moved": 9, "arrived": 9, "left": 1}]}, Exit.DONE, "1 message did not move"),
+        ({}, Exit.DEGRADED, "not every node that stays is well"),
+        ({}, Exit.RUNNING, "not every node that stays is well"),
+    ],
+)
+def test_nothing_is_deleted_that_is_not_known_to_be_elsewhere(
+    world: World, leaving: Leaver, changes: dict[str, Any], code: Exit, why: str
+) -> None:
+    assert scale_down._may_purge(world, leaving, document(**changes), code) is (not why)
+    assert said(world) == (f"nothing of mq3 is deleted: {why}\n" if why else "")
+
+
+def test_who_resumes_and_deletes_is_asked_as_well(world: World, tmp_path: Path) -> None:
+    """Before anybody looks at the host."""
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    with pytest.raises(CommandError, match="there is no terminal to ask on"):
+        scale_down.run(world, scale_down.Options(host="mq3", resume=True, purge=True))
+    assert done("asked") == done("systemctl") == []

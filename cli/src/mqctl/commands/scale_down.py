@@ -102,6 +102,8 @@ def run(world: World, options: Options) -> int:
         return _show(world, options, leaver)
     if options.cancel:
         return _cancel(world, options, leaver)
+    if options.purge and options.resume:
+        confirm.name(world, f"The data of {options.host} is deleted at the end.", cluster.name, is_sure=options.yes)
     document = _resumed(world, options, leaver) if options.resume else None
     if document is None and not _begun(world, options, leaver):
         return Exit.DONE  # it was only looked at
@@ -290,7 +292,7 @@ def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainP
     question = (
         f"Move everything of {leaver.host.name} to {names}, and take {leaver.host.name} out of {leaver.cluster.name}?"
     )
-    if options.purge:
+    if options.purge and not options.resume:  # who resumes was asked that at the beginning
         confirm.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
     else:
         confirm.yes(world, question, is_sure=options.yes)
@@ -344,14 +346,26 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
     except KeyboardInterrupt:
         world.note(f"interrupted: {leaver.host.name} is drained and not out yet; {leaver.again} goes on")
         raise
-    if options.purge:
+    is_purged = options.purge and _may_purge(world, leaver, document, code)
+    if is_purged:
         archive.purge(world, leaver.host, document["archive"])
     change = _change_inventory(world, options, leaver)
     extra = {name: value for name, value in document.items() if name not in ("schema", "rows")}
     write(Rows(receipt.SCHEMA, receipt.COLUMNS, document["rows"], {**extra, **change}), options.shape, world.data)
-    kept = "its data is deleted" if options.purge else f"its data is in {archive.FOLDER}/{document['archive']} there"
+    kept = "its data is deleted" if is_purged else f"its data is in {archive.FOLDER}/{document['archive']} there"
     world.note(f"{leaver.host.name} has left cluster {leaver.cluster.name}; {kept}")
     return code
+
+
+def _may_purge(world: World, leaver: Leaver, document: Mapping[str, Any], code: int) -> bool:
+    """Whether all of it is elsewhere, as far as is known; why it is not is told."""
+    left = sum(row["left"] for row in document["rows"])
+    why = [f"queue {one['queue']} stays there: {one['why']}" for one in document["stays"]]
+    why += [f"{counted(left, 'message')} did not move"] if left and not why else []
+    why += ["not every node that stays is well"] if code != Exit.DONE else []
+    if why:
+        world.note(f"nothing of {leaver.host.name} is deleted: {'; '.join(why)}")
+    return not why
 
 
 def _change_inventory(world: World, options: Options, leaver: Leaver) -> Mapping[str, Any]:
