@@ -61,6 +61,9 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
+    "Each of them is that of an instance which drains": (
+        {"__mq_strange": ["a", "b"]}, "/var/lib/mq has a, b, of which the inventory names no instance",
+    ),
     "Every message is accounted for": (
         {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is lost"]}}'}},
         "a: moved: one is lost; the host stays as it is",

@@ -231,3 +231,21 @@ def test_who_resumes_and_deletes_is_asked_as_well(world: World, tmp_path: Path) 
     with pytest.raises(CommandError, match="there is no terminal to ask on"):
         scale_down.run(world, scale_down.Options(host="mq3", resume=True, purge=True))
     assert done("asked") == done("systemctl") == []
+
+
+# -- what the inventory does not name ---------------------------------------------------------------------------------
+
+
+def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(world: World, leaving: Leaver) -> None:
+    """It would not move, and the role would take it away."""
+    made("default")
+    made("lost+found")
+    made(".archive", "earlier", "default")
+    assert scale_down._begun(world, scale_down.Options(host="mq3", check=True), leaving) is False
+    made("old", node_id="another")
+    with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
+        scale_down._begun(world, scale_down.Options(host="mq3", yes=True), leaving)
+    with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
+        leaver.stop(world, leaving, document())
+    assert done("asked").count("scale-down") == 1, "which was a dry run"
+    assert not any(line.startswith("stop") for line in done("systemctl"))

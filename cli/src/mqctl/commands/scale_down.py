@@ -170,6 +170,7 @@ def _begun(world: World, options: Options, leaver: Leaver) -> bool:
         found = look_at(world, leaver.nodes)
         if options.resume:
             _require_begun(leaver, found)
+        archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
             return True
         plan = plan_of(found, look_at(world, leaver.others), options.to)

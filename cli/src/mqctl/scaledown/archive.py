@@ -30,6 +30,8 @@ NEWEST: Final = (
     'for each in $(ls -r "$1"); do if [ -f "$1/$each/receipt.json" ]; then cat "$1/$each/receipt.json"; break; fi; done'
 )
 IDENTITIES: Final = 'for each in /var/lib/mq/*/identity.json; do if [ -f "$each" ]; then cat "$each"; echo; fi; done'
+DIRECTORIES: Final = 'for each in /var/lib/mq/*/; do if [ -d "$each" ]; then basename "$each"; fi; done'
+MADE_BY_MKFS: Final = "lost+found"
 PURGE: Final = 'find "$1" -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +'
 
 
@@ -54,6 +56,17 @@ def require_archived(world: World, host: Host, ids: Collection[str]) -> None:
         raise CommandError(
             f"{host.name}: the data of its brokers is still below /var/lib/mq and not in {FOLDER}",
             "the collection there may be of another release than mqctl: mqctl version",
+        )
+
+
+def require_own(world: World, host: Host) -> None:
+    """No data is there but that of the instances which drain: the role takes all of it away. Raises CommandError."""
+    names = set(_run(world, host, DIRECTORIES, ()).splitlines())
+    if strange := names - {*host.instances, MADE_BY_MKFS}:
+        raise CommandError(
+            f"{host.name}: /var/lib/mq has {', '.join(sorted(strange))}, of which the inventory names no instance: "
+            "what is in there would not move, and go with the host",
+            "mqctl plan, which shows what is left over; put it into the inventory again, or move the directory",
         )
 
 

@@ -108,6 +108,7 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, is_forced
     say: messages that came after it was made; or who waits for their answers by now, since what was sent to them may
     have come and moved on. Then they run again, and drain on by themselves.
     """
+    archive.require_own(world, leaver.host)
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
     nodes = [one for one in leaver.nodes if node_state.look(world, one, LOOK_S)["state"] != "absent"]
     _systemctl(world, leaver, "stop", nodes)
