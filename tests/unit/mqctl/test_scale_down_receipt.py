@@ -78,6 +78,18 @@ def test_what_a_journal_holds_beyond_the_receipt_is_named() -> None:
     ]
 
 
+def test_of_a_queue_that_stays_no_more_may_be_left_than_was_counted() -> None:
+    """Five are scheduled for tomorrow and stay; what came after the receipt is to move all the same."""
+    document = {
+        "rows": [{"instance": "default", "queue": "orders", "left": 5}],
+        "stays": [{"instance": "default", "queue": "orders", "why": "5 messages of it are scheduled"}],
+    }
+    assert unaccounted([{"name": "orders", "messages": 5}], document, "default") == []
+    assert unaccounted([{"name": "orders", "messages": 105}], document, "default") == [
+        "queue orders: 105 messages, 5 by the receipt"
+    ]
+
+
 def test_the_page_says_it_in_words() -> None:
     rows = rows_of("mq3", "default", "mq1", receipt(row(), row(queue="audit")), is_forced=False)
     document = {"host": "mq3", "cluster": "main", "at": "2026-11-27T10:00:00+00:00", "node_ids": ["id"], "rows": rows}

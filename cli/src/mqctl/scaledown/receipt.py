@@ -83,13 +83,13 @@ def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is
 
 def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any], instance: str) -> list[str]:
     """Of what the journal of a stopped broker holds, what its receipt does not say. Queues that were allowed to stay
-    may hold anything."""
+    and are not counted may hold anything."""
     left = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == instance}
     stays = {one["queue"] for one in document.get("stays", ()) if one["instance"] == instance}
     return [
         f"queue {one['name']}: {one['messages']} messages, {left.get(one['name'], 0)} by the receipt"
         for one in queues
-        if one["messages"] > left.get(one["name"], 0) and one["name"] not in stays
+        if one["messages"] > left.get(one["name"], 0) and (one["name"] in left or one["name"] not in stays)
     ]
 
 
