@@ -249,3 +249,26 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
         leaver.stop(world, leaving, document())
     assert done("asked").count("scale-down") == 1, "which was a dry run"
     assert not any(line.startswith("stop") for line in done("systemctl"))
+
+
+# -- who was killed ---------------------------------------------------------------------------------------------------
+
+
+def test_whoever_was_killed_when_the_data_was_away_and_the_unit_was_not_goes_on(world: World, leaving: Leaver) -> None:
+    made(".archive", NAME, "default")
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    assert leaver.stop(world, leaving, document()) == []
+    assert done("systemctl") == []
+
+
+def test_data_that_is_nowhere_is_not_taken_for_moved(world: World, leaving: Leaver) -> None:
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    with pytest.raises(CommandError, match="the lock can't be opened"):
+        leaver.stop(world, leaving, document())
+
+
+def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Leaver) -> None:
+    made(".archive", NAME, "default")
+    made("default", node_id="new")
+    says("mq3", journal=[{"name": "orders", "messages": 1}])
+    assert leaver.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]

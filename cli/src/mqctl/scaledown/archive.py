@@ -31,6 +31,11 @@ NEWEST: Final = (
 )
 IDENTITIES: Final = 'for each in /var/lib/mq/*/identity.json; do if [ -f "$each" ]; then cat "$each"; echo; fi; done'
 DIRECTORIES: Final = 'for each in /var/lib/mq/*/; do if [ -d "$each" ]; then basename "$each"; fi; done'
+# Moved by one step of the file system, so it is at one of both places.
+AWAY: Final = (
+    'for each in "$1"/*/identity.json; do name=$(basename "$(dirname "$each")"); '
+    'if [ -f "$each" ] && [ ! -e "/var/lib/mq/$name" ]; then echo "$name"; fi; done'
+)
 MADE_BY_MKFS: Final = "lost+found"
 PURGE: Final = 'find "$1" -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +'
 
@@ -48,6 +53,11 @@ def kept_receipt(world: World, host: Host) -> dict[str, Any] | None:
     document: dict[str, Any] = json.loads(text)
     is_of_these = document.get("host") == host.name and _identities(world, host) <= set(document.get("node_ids", ()))
     return document if is_of_these else None
+
+
+def moved_away(world: World, host: Host, name: str) -> set[str]:
+    """Instances whose data is in the folder of this scale-down already, and nowhere else."""
+    return set(_run(world, host, AWAY, (f"{FOLDER}/{name}",)).split())
 
 
 def require_archived(world: World, host: Host, ids: Collection[str]) -> None:

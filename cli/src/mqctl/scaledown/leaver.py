@@ -110,7 +110,10 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, is_forced
     """
     archive.require_own(world, leaver.host)
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
-    nodes = [one for one in leaver.nodes if node_state.look(world, one, LOOK_S)["state"] != "absent"]
+    # A run that was killed may have moved data away and left the unit.
+    away = archive.moved_away(world, leaver.host, document["archive"])
+    here = [one for one in leaver.nodes if one.instance not in away]
+    nodes = [one for one in here if node_state.look(world, one, LOOK_S)["state"] != "absent"]
     _systemctl(world, leaver, "stop", nodes)
     late = [
         f"{one.name}: {text}"
