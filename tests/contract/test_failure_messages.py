@@ -64,6 +64,13 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "Each of them is that of an instance which drains": (
         {"__mq_strange": ["a", "b"]}, "/var/lib/mq has a, b, of which the inventory names no instance",
     ),
+    "No broker runs whose data is to be moved aside": (
+        {"__uninstall_services": {"stdout_lines": [
+            "mqbroker@a.service loaded active running x", "mqbroker@b.service loaded inactive dead x",
+            "mqbroker@c.service not-found failed failed x", "mqbroker@d.service loaded deactivating stop-sigterm x",
+        ]}},
+        "mqbroker@a.service, mqbroker@d.service: runs, so nobody has looked into its journal",
+    ),
     "Every message is accounted for": (
         {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is lost"]}}'}},
         "a: moved: one is lost; the host stays as it is",

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support.rack_site import RACK, ROOT, Rack, Site, site_on
+from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
@@ -138,6 +139,19 @@ def test_the_plan_says_what_moves_where_and_changes_nothing(site: Site, traffic:
     assert [row["state"] for row in site.rows("scale-down", "mq3", "--show")] == ["none"]
     assert "is not a host of cluster" in site.run("scale-down", "mq9", code=2).stderr
     assert "mq3 does not drain" in site.run("scale-down", "mq3", "--resume", "--yes", code=1).stderr
+
+
+def test_data_of_a_broker_that_runs_is_not_moved_aside(site: Site, traffic: Traffic) -> None:
+    """As where somebody started it after its journal was looked into."""
+    words = ["mqops.cluster.uninstall", "-i", "inventory.yml", "--limit", "mq3", "-e", "mq_uninstall_archive=aside"]
+    command = [sys.executable, str(RACK), "enter", "--", str(ANSIBLE), *words]
+    done = subprocess.run(
+        command, cwd=site.folder, env=site.environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode != 0, done.stdout
+    assert "mqbroker@default.service: runs, so nobody has looked into its journal" in done.stdout
+    assert [row["state"] for row in site.rows("status")] == ["running"] * 3
+    assert rack("exec", "mq3", "--", "ls", "/var/lib/mq").split() == ["default"]
 
 
 def test_it_is_killed_while_messages_move_and_the_brokers_go_on(site: Site, traffic: Traffic) -> None:
