@@ -18,7 +18,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.output import data_console
-from mqctl.scaledown import leaver
+from mqctl.scaledown import archive, leaver
 from mqctl.scaledown.leaver import Leaver
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
@@ -66,6 +66,9 @@ else:
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
+        if row["op"] == "scale-down-cancel":
+            said["scale-down-show"] = said["scale-down-cancel"]
+            (place / "said.json").write_text(json.dumps(said))
 """
 
 
@@ -179,6 +182,10 @@ def said(world: World) -> str:
     return world.err.file.getvalue()
 
 
+def drains_until_it_is_taken_back() -> None:
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq1", node_id="id-mq1")})
+
+
 def waits_for_an_answer(name: str) -> None:
     link = {"node": "mq3", "node_id": "id-mq3", "state": "up", "depth": 1, "unanswered": 1}
     says(name, topology={"members": [], "links": [link], "inbound": []})
@@ -272,3 +279,37 @@ def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Lea
     made("default", node_id="new")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
     assert leaver.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]
+
+
+# -- receipts that say nothing any more -------------------------------------------------------------------------------
+
+
+def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: World, leaving: Leaver) -> None:
+    """Weeks later the brokers are stopped, and somebody resumes what has long been over."""
+    made("default")
+    for name in ("scale-down-20261101T000000Z", NAME):
+        archive.put_receipt(world, leaving.host, name, document(archive=name, stays=STAYS))
+    assert archive.kept_receipt(world, leaving.host) is not None
+    drains_until_it_is_taken_back()
+    assert scale_down._cancel(world, scale_down.Options(host="mq3", yes=True), leaving) == Exit.DONE
+    assert archive.kept_receipt(world, leaving.host) is None
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    with pytest.raises(CommandError, match="there is no receipt of a scale-down of them"):
+        scale_down._resumed(world, scale_down.Options(host="mq3", resume=True), leaving)
+
+
+def test_a_receipt_that_messages_came_after_says_nothing_later(world: World, leaving: Leaver) -> None:
+    made("default")
+    says("mq3", journal=[{"name": "orders", "messages": 1}])
+    assert leaver.stop(world, leaving, document()) != []
+    assert archive.kept_receipt(world, leaving.host) is None
+
+
+def test_receipts_of_hosts_that_have_left_stay(world: World, leaving: Leaver) -> None:
+    made(".archive", NAME, "default")
+    archive.put_receipt(world, leaving.host, NAME, document())
+    archive.void_receipts(world, leaving.host)
+    assert archive.kept_receipt(world, leaving.host) is not None
+    made("default", node_id="new")
+    archive.void_receipts(world, leaving.host)
+    assert (HostShell.root / "mq3" / "mq" / ".archive" / NAME / "receipt.json").exists()

@@ -145,6 +145,7 @@ def _cancel(world: World, options: Options, leaver: Leaver) -> int:
         world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
         return Exit.DONE
     confirm.yes(world, f"Have {leaver.host.name} serve again what it still has?", is_sure=options.yes)
+    archive.void_receipts(world, leaver.host)
     each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
     DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
     world.note(f"{leaver.host.name} serves again; what has moved is at {', '.join(_targets(found)) or 'its target'}")

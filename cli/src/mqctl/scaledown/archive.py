@@ -37,6 +37,7 @@ AWAY: Final = (
     'if [ -f "$each" ] && [ ! -e "/var/lib/mq/$name" ]; then echo "$name"; fi; done'
 )
 MADE_BY_MKFS: Final = "lost+found"
+VOID: Final = 'mv "$1/receipt.json" "$1/receipt-void.json"'
 PURGE: Final = 'find "$1" -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +'
 
 
@@ -53,6 +54,15 @@ def kept_receipt(world: World, host: Host) -> dict[str, Any] | None:
     document: dict[str, Any] = json.loads(text)
     is_of_these = document.get("host") == host.name and _identities(world, host) <= set(document.get("node_ids", ()))
     return document if is_of_these else None
+
+
+def void_receipts(world: World, host: Host) -> None:
+    """No receipt says any more what is on the host: it serves again, or messages came after it was made. Those of hosts
+    that have left stay: their data lies beside them, or what is here has another identity."""
+    while _identities(world, host) and (document := kept_receipt(world, host)) is not None:
+        if moved_away(world, host, document["archive"]):
+            return
+        _run(world, host, VOID, (f"{FOLDER}/{document['archive']}",))
 
 
 def moved_away(world: World, host: Host, name: str) -> set[str]:

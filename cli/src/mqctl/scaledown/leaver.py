@@ -124,6 +124,7 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, is_forced
         late = forgetting.still_unanswered(world, leaver.others, document["node_ids"])
     if late:
         _systemctl(world, leaver, "start", nodes)
+        archive.void_receipts(world, leaver.host)  # not before: with it the next run finds its way from here
     return late
 
 
