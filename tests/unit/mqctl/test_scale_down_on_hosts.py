@@ -313,3 +313,27 @@ def test_receipts_of_hosts_that_have_left_stay(world: World, leaving: Leaver) ->
     made("default", node_id="new")
     archive.void_receipts(world, leaving.host)
     assert (HostShell.root / "mq3" / "mq" / ".archive" / NAME / "receipt.json").exists()
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_it_begins_does_not_say_that_nothing_was_changed(
+    world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("default")
+    monkeypatch.setattr(HostShell, "interrupts", b'"force": false')  # the broker has been asked by then
+    with pytest.raises(KeyboardInterrupt):
+        scale_down._begun(world, scale_down.Options(host="mq3", yes=True), leaving)
+    assert "nothing was changed" not in said(world)
+    assert "mq3 may drain already; --show says so, mqctl scale-down mq3 --resume" in said(world)
+
+
+def test_ctrl_c_while_brokers_are_stopped_says_how_to_go_on(
+    world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("default")
+    monkeypatch.setattr(HostShell, "interrupts", b"systemctl stop")
+    with pytest.raises(KeyboardInterrupt):
+        scale_down._stopped(world, scale_down.Options(host="mq3"), leaving, document())
+    assert "brokers of mq3 may be stopped; mqctl scale-down mq3 --resume goes on" in said(world)

@@ -180,7 +180,11 @@ def _begun(world: World, options: Options, leaver: Leaver) -> bool:
         if options.check:
             return False
         _require_agreed(world, options, leaver, plan, hindered)
+    try:
         _begin(world, plan, is_forced=options.force)
+    except KeyboardInterrupt:
+        world.note(f"interrupted: {leaver.host.name} may drain already; --show says so, {leaver.again}, or --cancel")
+        raise
     return True
 
 
@@ -224,7 +228,11 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
     late: list[str] = []
     for _ in range(STOPS_MAX):
         document = document or _drained(world, options, leaver)
-        late = stop(world, leaver, document, is_forced=options.force)
+        try:
+            late = stop(world, leaver, document, is_forced=options.force)
+        except KeyboardInterrupt:
+            world.note(f"interrupted: brokers of {leaver.host.name} may be stopped; {leaver.again} goes on")
+            raise
         if not late:
             return document
         world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
