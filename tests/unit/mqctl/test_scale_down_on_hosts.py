@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +338,25 @@ def test_ctrl_c_while_brokers_are_stopped_says_how_to_go_on(
     with pytest.raises(KeyboardInterrupt):
         scale_down._stopped(world, scale_down.Options(host="mq3"), leaving, document())
     assert "brokers of mq3 may be stopped; mqctl scale-down mq3 --resume goes on" in said(world)
+
+
+# -- taken back by force ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_forced", "typed", "is_done"), [(False, "y", True), (True, "y", False), (True, "main", True)]
+)
+def test_who_takes_it_back_by_force_is_told_that_messages_come_twice(
+    world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch, *, is_forced: bool, typed: str, is_done: bool
+) -> None:
+    made("default")
+    drains_until_it_is_taken_back()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    asked, options = replace(world, is_interactive=True), scale_down.Options(host="mq3", force=is_forced)
+    if is_done:
+        assert scale_down._cancel(asked, options, leaving) == Exit.DONE
+    else:
+        with pytest.raises(CommandError, match="that is not the name of the cluster"):
+            scale_down._cancel(asked, options, leaving)
+    assert ("scale-down-cancel" in done("asked")) is is_done
+    assert ("What mq1 may have without an answer comes twice" in said(world)) is is_forced

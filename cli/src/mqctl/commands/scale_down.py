@@ -60,7 +60,12 @@ class Options(ReaderOptions, InventoryOptions):
     resume: Annotated[bool, typer.Option("--resume", help="Go on where another run has ended.")] = False
     cancel: Annotated[bool, typer.Option("--cancel", help="Take it back: what is still there is served again.")] = False
     force: Annotated[
-        bool, typer.Option("--force", help="Also where not everything can move: that stays in the archive.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Also where not everything can move: that stays in the archive. With --cancel: at once; what the "
+            "other node may have without an answer comes twice.",
+        ),
     ] = False
     purge: Annotated[bool, typer.Option("--purge", help="Delete the data at the end; else it is archived there.")] = (
         False
@@ -144,7 +149,12 @@ def _cancel(world: World, options: Options, leaver: Leaver) -> int:
     if not nodes:
         world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
         return Exit.DONE
-    confirm.yes(world, f"Have {leaver.host.name} serve again what it still has?", is_sure=options.yes)
+    question = f"Have {leaver.host.name} serve again what it still has?"
+    if options.force:
+        twice = f"What {', '.join(_targets(found)) or 'its target'} may have without an answer comes twice."
+        confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=options.yes)
+    else:
+        confirm.yes(world, question, is_sure=options.yes)
     archive.void_receipts(world, leaver.host)
     each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
     DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
