@@ -70,6 +70,42 @@ def test_lines_of_the_host_go_from_an_inventory_in_the_other_format() -> None:
     assert without_host(text, "mq3", "hosts") == "; brokers\n[brokers]\nmq1\nmq30\n[brokers:vars]\nmq3 = no host\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "inventory.yml",
+            "all:\n  children:\n    a:\n      hosts:\n        mq[1:3]:\n    b:\n      hosts:\n        mq3:\n",
+        ),
+        ("inventory.yml", "all:\n  children:\n    a: {hosts: {'mq[1:30:2]': }}\n    b:\n      hosts:\n        mq3:\n"),
+        ("hosts", "[a]\nmq[1:3]\n[b]\nmq3\n"),
+        ("hosts", "[a]\nmq[:3] ansible_port=2222\n[b]\nmq3\n"),
+        ("hosts", "[a]\nm[a:z][2:4]\n[b]\nmq3\n"),
+    ],
+)
+def test_a_host_that_a_range_makes_too_is_a_persons_to_take_out(name: str, text: str) -> None:
+    """It would still be in the inventory, and the next rollout would install it again."""
+    with pytest.raises(ByHand, match="makes mq3 as well"):
+        without_host(text, "mq3", name)
+
+
+@pytest.mark.parametrize(
+    "made", ["web[1:3]", "mq[1:2]", "mq[01:30]", "mq[1:30:4]", "mq[1:9].b", "mq[1:9:0]x", "m[a:p]3"]
+)
+def test_ranges_of_others_hinder_nobody(made: str) -> None:
+    assert without_host(f"[a]\n{made}\nmq3\n", "mq3", "hosts") == f"[a]\n{made}\n"
+
+
+def test_a_program_is_a_persons_to_change() -> None:
+    text = "#!/usr/bin/env python3\nmq3 = {'ansible_host': '192.0.2.3'}\nprint(mq3)\n"
+    with pytest.raises(ByHand, match="is a program"):
+        without_host(text, "mq3", "inventory.py")
+
+
+def test_a_host_with_a_port_and_one_that_is_indented_go_too() -> None:
+    assert without_host("[a]\nmq1\nmq3:2222 ansible_user=x\n[b]\n  mq3\n", "mq3", "hosts") == "[a]\nmq1\n[b]\n"
+
+
 def test_a_change_is_shown_as_a_diff() -> None:
     diff = FileChange("inventory.yml", YAML, without_host(YAML, "mq2", "inventory.yml")).diff
     assert [line for line in diff.splitlines() if line.startswith(("-", "+"))] == [

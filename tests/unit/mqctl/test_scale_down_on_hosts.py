@@ -5,6 +5,7 @@ Hosts are folders here, in which `systemctl` and `mqbroker` are scripts that say
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -360,3 +361,30 @@ def test_who_takes_it_back_by_force_is_told_that_messages_come_twice(
             scale_down._cancel(asked, options, leaving)
     assert ("scale-down-cancel" in done("asked")) is is_done
     assert ("What mq1 may have without an answer comes twice" in said(world)) is is_forced
+
+
+# -- the inventory ----------------------------------------------------------------------------------------------------
+
+
+def test_an_inventory_that_cannot_be_written_is_as_it_was(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has left by then, so that is told, and no failure."""
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "inventory.yml"
+    file.write_text("before\n")
+    file.chmod(0o640)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert scale_down._put(world, file, "after\n") is False
+    assert file.read_text() == "before\n"
+    assert "No space left on device; it is as it was" in said(world)
+    link = tmp_path / "link.yml"
+    link.symlink_to(file)
+    assert scale_down._put(world, link, "after\n") is True
+    assert (file.read_text(), file.stat().st_mode & 0o777, link.is_symlink()) == ("after\n", 0o640, True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["inventory.yml", "link.yml"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -388,20 +389,36 @@ def _may_purge(world: World, leaver: Leaver, document: Mapping[str, Any], code: 
     return not why
 
 
+def _put(world: World, file: Path, text: str) -> bool:
+    """The new text in the place of the old one, whole or not at all; whether it is. The host has left either way."""
+    place = file.resolve()
+    beside = place.with_name(f".{place.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        shutil.copymode(place, beside)
+        beside.replace(place)
+    except OSError as fault:
+        beside.unlink(missing_ok=True)
+        world.note(f"{file}: {fault.strerror}; it is as it was: change it as shown")
+        return False
+    world.note(f"changed {file}")
+    return True
+
+
 def _change_inventory(world: World, options: Options, leaver: Leaver) -> Mapping[str, Any]:
     """Show what changes in its files, and change them where that was said."""
     changes, by_hand = inventory_changes(world, leaver)
+    is_written = options.write_inventory
     for one in changes:
         world.note(one.diff.rstrip("\n"))
         if options.write_inventory:
-            Path(one.name).write_text(one.after, encoding="utf-8")
-            world.note(f"changed {one.name}")
+            is_written = _put(world, Path(one.name), one.after) and is_written
     for text in by_hand:
         world.note(text)
     if changes and not options.write_inventory:
         world.note(f"the inventory still names {leaver.host.name}: take it out as shown, or do the same with --write")
     return {
         "inventory": {
-            "diff": "".join(one.diff for one in changes), "is_written": options.write_inventory, "by_hand": by_hand,
+            "diff": "".join(one.diff for one in changes), "is_written": is_written, "by_hand": by_hand,
         }
     }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -53,6 +53,10 @@ class FileChange:
 
 def without_host(text: str, host: str, name: str) -> str:
     """The text of an inventory less a host; the same where it does not name it. Raises ByHand."""
+    if text.startswith("#!"):
+        raise ByHand(f"{name} is a program")
+    if made := _made_by_range(text, host):
+        raise ByHand(f"{made} in {name} makes {host} as well")
     is_yaml = name.endswith((".yml", ".yaml", ".json"))
     if not is_yaml:
         return _without_in_ini(text, host)
@@ -64,6 +68,41 @@ def without_host(text: str, host: str, name: str) -> str:
     if not is_right:
         raise ByHand(f"{name} without {host} would mean something else as well")
     return changed
+
+
+# As in `mq[01:30:2]`: both ends are meant as well, and a step may follow.
+RANGE: Final = re.compile(r"\[(\d*):(\d+)(?::(\d+))?\]|\[([A-Za-z]):([A-Za-z])(?::(\d+))?\]")
+NAME: Final = r"[\w.-]*"
+
+
+def _made_by_range(text: str, host: str) -> str:
+    """The first name with ranges in it that is the host's as well, as it stands there; empty: none is."""
+    for found in re.finditer(rf"(?<![\w.-]){NAME}(?:\[\w*:\w+(?::\d+)?\]{NAME})+", text):
+        name = found.group()
+        ranges = list(RANGE.finditer(name))
+        parts = "(.+?)".join(re.escape(part) for part in _between(name, ranges))
+        whole = re.fullmatch(parts, host)
+        if ranges and whole and all(map(_is_in, ranges, whole.groups())):
+            return name
+    return ""
+
+
+def _between(name: str, ranges: list[re.Match[str]]) -> list[str]:
+    ends = [0, *(one.end() for one in ranges)]
+    starts = [*(one.start() for one in ranges), len(name)]
+    return [name[end:start] for end, start in zip(ends, starts, strict=True)]
+
+
+def _is_in(made: re.Match[str], text: str) -> bool:
+    """Whether a range makes this text. Numbers have as many digits as that at its beginning."""
+    first, last, step, letter, last_letter, letter_step = made.groups()
+    if letter:
+        is_between = len(text) == 1 and letter <= text <= last_letter
+        return is_between and (ord(text) - ord(letter)) % max(int(letter_step or 1), 1) == 0
+    first = first or "0"
+    if not (text.isascii() and text.isdigit()) or text != str(int(text)).zfill(len(first)):
+        return False
+    return int(first) <= int(text) <= int(last) and (int(text) - int(first)) % max(int(step or 1), 1) == 0
 
 
 def _less(tree: Any, host: str) -> Any:
@@ -115,7 +154,7 @@ def _last(node: Any) -> int:
 
 
 def _without_in_ini(text: str, host: str) -> str:
-    own = re.compile(rf"{re.escape(host)}(\s|$)")
+    own = re.compile(rf"\s*{re.escape(host)}(:\d+)?(\s|$)")  # with the port of its SSH, too
     section, kept = "", []
     for line in text.splitlines(keepends=True):
         heading = re.match(r"\[([^\]]+)\]", line)

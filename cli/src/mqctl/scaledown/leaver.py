@@ -175,9 +175,12 @@ def inventory_changes(world: World, leaver: Leaver) -> tuple[list[FileChange], l
         if not source.is_file():
             by_hand.append(f"{source}: take {leaver.host.name} out of it")
             continue
-        text = source.read_text(encoding="utf-8")
         try:
+            text = source.read_text(encoding="utf-8")
             changed = without_host(text, leaver.host.name, source.name)
+        except UnicodeDecodeError:
+            by_hand.append(f"{source} is a program; take {leaver.host.name} out by hand")
+            continue
         except ByHand as why:
             by_hand.append(f"{source}: {why}; take {leaver.host.name} out by hand")
             continue
