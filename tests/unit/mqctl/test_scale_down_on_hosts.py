@@ -22,6 +22,7 @@ from mqctl.nodes import BROKER
 from mqctl.output import data_console
 from mqctl.scaledown import archive, leaver
 from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.looks import NodeLook
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.ssh.variables import Access
@@ -126,7 +127,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def leaving(tmp_path: Path) -> Leaver:
+def leaving(world: World, tmp_path: Path) -> Leaver:
     """mq3 leaves, which serves and has nothing; mq1 stays."""
     for name, other in (("mq1", "mq3"), ("mq3", "mq1")):
         (tmp_path / name / "mq").mkdir(parents=True)
@@ -388,3 +389,39 @@ def test_an_inventory_that_cannot_be_written_is_as_it_was(
     assert scale_down._put(world, link, "after\n") is True
     assert (file.read_text(), file.stat().st_mode & 0o777, link.is_symlink()) == ("after\n", 0o640, True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["inventory.yml", "link.yml"]
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> None:
+    made("default")
+    says("mq3", queues={"queues": [{"name": "q", "address": "q", "message_count": 2, "consumer_count": 0}]})
+    options = scale_down.Options(host="mq3", check=True, json=True)
+    assert scale_down._begun(world, options, leaving) is False
+    assert isinstance(world.out, io.StringIO)
+    plan = json.loads(world.out.getvalue())
+    assert (plan["schema"], plan["hindrances"]) == ("mqctl.scale-down-plan/1", [])
+    assert [(row["queue"], row["messages"], row["to"]) for row in plan["rows"]] == [("q", 2, "mq1")]
+
+
+def test_who_goes_on_is_told_that_it_drains_to_another_node(world: World, leaving: Leaver) -> None:
+    made("default")
+    drains_until_it_is_taken_back()
+    assert scale_down._begun(world, scale_down.Options(host="mq3", resume=True, to="mq1"), leaving)
+    with pytest.raises(CommandError, match="--to mq2: mq3 drains to mq1 already"):
+        scale_down._begun(world, scale_down.Options(host="mq3", resume=True, to="mq2"), leaving)
+
+
+def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:
+    different = document(stays=STAYS, differences=["queue latest stays here: is a last-value queue"])
+    assert replace(leaving, is_forced=True).again == "mqctl scale-down mq3 --resume --force"
+    with pytest.raises(CommandError) as raised:
+        leaver.require_balance(leaving, different)
+    assert raised.value.attempt == "mqctl scale-down mq3 --resume --force, or --cancel"
+
+
+def test_who_is_silent_is_named_with_what_it_has_to_forget(world: World, leaving: Leaver) -> None:
+    silent = NodeLook(leaving.others[0], fault="mq1: it is away")
+    assert scale_down._that_answer(world, [silent], ["id-mq3"]) == []
+    assert said(world).strip().endswith("mqctl cluster forget id-mq3")

@@ -17,7 +17,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
-from mqctl.output import Column, OutputShape, Rows, counted, write
+from mqctl.output import Column, Format, OutputShape, Rows, counted, write
 from mqctl.playbook.holding import TakeOver
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, receipt
@@ -103,7 +103,7 @@ def run(world: World, options: Options) -> int:
     _require_one_way(options)
     with untouched(world):
         cluster = checked(world, options)
-        leaver = Leaver(cluster, cluster.host(options.host))
+        leaver = Leaver(cluster, cluster.host(options.host), is_forced=options.force)
     if options.show:
         return _show(world, options, leaver)
     if options.cancel:
@@ -184,11 +184,13 @@ def _begun(world: World, options: Options, leaver: Leaver) -> bool:
             _require_begun(leaver, found)
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
+            _require_same_target(world, options, leaver, found)
             return True
         plan = plan_of(found, look_at(world, leaver.others), options.to)
         hindered = _hindered(world, plan)
         _show_plan(world, plan, hindered)
         if options.check:
+            _write_plan(world, options, plan, hindered)
             return False
         _require_agreed(world, options, leaver, plan, hindered)
     try:
@@ -264,6 +266,19 @@ def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> boo
     return options.resume and states <= set(LEAVES)
 
 
+def _require_same_target(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> None:
+    """Where its messages go does not change by --to."""
+    if not options.to:
+        return
+    others = look_at(world, leaver.others)
+    meant = {each.node_id for each in others if options.to in (each.name, f"{each.node.host}/{each.node.instance}")}
+    if any(one.drain.get("node_id") not in meant for one in found):
+        raise CommandError(
+            f"--to {options.to}: {leaver.host.name} drains to {', '.join(_targets(found))} already",
+            f"{leaver.again} without --to, or --cancel first",
+        )
+
+
 def _require_begun(leaver: Leaver, found: Sequence[NodeLook]) -> None:
     if not any(one.fault or one.state != SERVES for one in found):
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
@@ -299,6 +314,14 @@ def _show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
     world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
 
 
+def _write_plan(world: World, options: Options, plan: DrainPlan, hindered: Sequence[str]) -> None:
+    """For programs; people have seen it."""
+    if options.shape.format is Format.TABLE:
+        return
+    said = {"warnings": plan.warnings, "hindrances": [*plan.overruled, *hindered]}
+    write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows_of(plan), said), options.shape, world.data)
+
+
 def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainPlan, hindered: Sequence[str]) -> None:
     hinders = [*plan.overruled, *hindered]
     if hinders and not options.force:
@@ -329,11 +352,12 @@ def _begin(world: World, plan: DrainPlan, *, is_forced: bool) -> None:
     )  # fmt: skip
 
 
-def _that_answer(world: World, found: Sequence[NodeLook]) -> list[NodeLook]:
+def _that_answer(world: World, found: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:
     """Those that can be told to forget; the rest is named."""
     for one in found:
         if one.fault:
-            world.note(f"{one.fault}; when it is back, have it forget the host: mqctl cluster forget")
+            forget = "; ".join(f"mqctl cluster forget {node_id}" for node_id in ids)
+            world.note(f"{one.fault}; when it is back, have it forget the host: {forget}")
     return [one for one in found if not one.fault]
 
 
@@ -361,7 +385,7 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
     """Take the host away, have the others forget it, and look at them."""
     try:
         take_away(world, leaver, document, take_over=options.take_over)
-        others = [one.node for one in _that_answer(world, look_at(world, leaver.others))]
+        others = [one.node for one in _that_answer(world, look_at(world, leaver.others), document["node_ids"])]
         have_forgotten(world, leaver, others, document["node_ids"])
         code = look_at_rest(world, leaver)
     except KeyboardInterrupt:

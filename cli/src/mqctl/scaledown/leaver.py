@@ -32,10 +32,11 @@ STOP_S_MAX: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A host of a cluster, its nodes, and those of the other hosts."""
+    """A host of a cluster, its nodes, and those of the other hosts. `is_forced`: it leaves by force."""
 
     cluster: InventoryCluster
     host: Host
+    is_forced: bool = False
 
     @property
     def nodes(self) -> list[Node]:
@@ -48,7 +49,7 @@ class Leaver:
     @property
     def again(self) -> str:
         """The command that goes on."""
-        return f"mqctl scale-down {self.host.name} --resume"
+        return f"mqctl scale-down {self.host.name} --resume{' --force' if self.is_forced else ''}"
 
 
 def receipt_of(
@@ -97,9 +98,10 @@ def keep(world: World, folder: Path, document: Mapping[str, Any]) -> list[Path]:
 def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
     """Raises CommandError that names what is different; the host is left as it is then."""
     if document["differences"]:
+        force = " --force" if document["stays"] and not leaver.is_forced else ""
         raise CommandError(
             f"the receipt does not balance: {'; '.join(document['differences'])}; {leaver.host.name} stays as it is",
-            f"{leaver.again}, or --cancel",
+            f"{leaver.again}{force}, or --cancel",
         )
 
 
