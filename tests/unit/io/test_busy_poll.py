@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 from mqbroker.base.time import NS_PER_US
-from mqbroker.io.busy_poll import PAUSE_LIMITS_MAX, BusyPoll
+from mqbroker.io import busy_poll
+from mqbroker.io.busy_poll import KEPT_NS, PAUSE_LIMITS_MAX, REST_NS, BusyPoll
 
 LIMIT_US = 100
 LOOK_US = 5
@@ -98,6 +99,29 @@ def test_a_turn_that_makes_two_steps_is_no_pause_between_them() -> None:
     for _ in range(50):
         rounds.pause(SHORT_US)
         rounds.poll.turn_begins(rounds.now_us * NS_PER_US)
+    assert rounds.pause(SHORT_US) == SHORT_US // LOOK_US
+
+
+@pytest.mark.parametrize(("kept_us", "has_rest"), [(KEPT_NS // NS_PER_US, True), (KEPT_NS // NS_PER_US - 1, False)])
+def test_the_loop_sleeps_at_once_for_a_second_after_somebody_has_kept_the_processor(
+    monkeypatch: pytest.MonkeyPatch, kept_us: int, has_rest: bool
+) -> None:
+    """Other work, of the lowest priority too, has it until the next tick from who gives way, and not from who wakes."""
+    rounds = Rounds(10 * LIMIT_US)
+    warm(rounds)
+
+    def give_way() -> None:
+        rounds.now_us += kept_us
+
+    with monkeypatch.context() as other_work:
+        other_work.setattr(busy_poll, "_sched_yield", give_way)
+        rounds.pause(SHORT_US)
+    end_us = rounds.now_us + REST_NS // NS_PER_US - 1_000
+    looks = 0
+    while rounds.now_us < end_us:
+        looks += rounds.pause(SHORT_US)
+    assert (looks == 0) == has_rest
+    rounds.now_us += 2_000
     assert rounds.pause(SHORT_US) == SHORT_US // LOOK_US
 
 

@@ -2,8 +2,9 @@
 
 Who sleeps has to be woken, which takes longer than a step of the core. So where the pauses between turns were short of
 late, the selector is asked again and again, for so many µs at most, and others may have the processor in between. Where
-pauses are longer the loop sleeps at once, and a broker with little to do costs nothing for it. `node.busy-poll-us` sets
-the limit. Source: docs/adr/0026-busy-poll.md.
+pauses are longer the loop sleeps at once, and a broker with little to do costs nothing for it. So it does for a second
+after somebody has kept the processor: who only gave way has it back at the next tick of the clock, who sleeps when
+something comes. `node.busy-poll-us` sets the limit. Source: docs/adr/0026-busy-poll.md.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from mqbroker.base.time import NS_PER_US
+from mqbroker.base.time import NS_PER_S, NS_PER_US
 
 # A pause counts as so many limits at most: one long pause among short ones changes nothing, some in a row do.
 PAUSE_LIMITS_MAX: Final = 4
 # The latest pause is an eighth of the average, which is a shift.
 LATEST_SHIFT: Final = 3
+# Others who send and receive need the processor for less; who does not give it back has work of another kind.
+KEPT_NS: Final = 500 * NS_PER_US
+REST_NS: Final = NS_PER_S
 
 _sched_yield: Final = os.sched_yield
 
@@ -36,6 +40,7 @@ class BusyPoll:
         self._pause_ns = PAUSE_LIMITS_MAX * self._limit_ns  # how long nothing came after a turn: the average
         self._since_ns = 0  # nothing has come since; 0: a turn goes on
         self._is_looking = False
+        self._rests_until_ns = 0
 
     def turn_begins(self, now_ns: int) -> None:
         """Something came, or was due."""
@@ -49,15 +54,22 @@ class BusyPoll:
         if not self._limit_ns:
             return
         self._since_ns = self._clock()
-        if self._pause_ns < self._limit_ns and not self._is_looking:
+        is_soon = self._pause_ns < self._limit_ns and self._since_ns >= self._rests_until_ns
+        if is_soon and not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
         """Between two looks of the loop at its selector: whether there is to be one more before it sleeps."""
-        if not self._since_ns or self._clock() - self._since_ns >= self._limit_ns:
+        now_ns = self._clock()
+        if not self._since_ns or now_ns - self._since_ns >= self._limit_ns:
             self._is_looking = False
             return
         # Whose message is to come may need this very processor to send it.
         _sched_yield()
+        back_ns = self._clock()
+        if back_ns - now_ns >= KEPT_NS:
+            self._rests_until_ns = back_ns + REST_NS
+            self._is_looking = False
+            return
         self._loop.call_soon(self._look)
