@@ -11,6 +11,7 @@ from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS
 from mqbroker.core.queue.backlog import Segment
+from mqbroker.wire.performatives import Accepted
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.values import Long
@@ -343,3 +344,20 @@ def test_what_is_scheduled_for_later_is_named_and_stays_where_it_is_forced() -> 
     assert (said["receipt"]["balances"], said["receipt"]["queues"][0]["left"]) == (True, 2)
     cluster.wait(3_600_000)
     assert (shown(a)["left"], count_at(b)) == (0, 8)
+
+
+def test_what_a_transaction_commits_while_its_queue_would_drain_was_consumed_here() -> None:
+    """A transacted consumer has retired two (settled, as Qpid JMS does), and commits after queues began to drain."""
+    cluster, a, b = that_say_where()
+    filled(a, 5, cluster)
+    client = Client(a, "c")
+    client.receiver("orders", credit=2)
+    txn_id = client.declare()
+    client.retire(0, 1, txn_id, settled=True)
+    begin(a, cluster)
+    cluster.wait(3_000)
+    assert isinstance(client.discharge(txn_id), Accepted)
+    said = moved(a, cluster)
+    (row,) = said["receipt"]["queues"]
+    assert (count_at(b), row["moved"], row["arrived"]) == (3, 3, 3)
+    assert said["receipt"]["balances"], said["receipt"]["difference"]

@@ -168,8 +168,8 @@ class ScaleDown(MessageObserver, QueueObserver):
     # -- what is counted -----------------------------------------------------------------------------------------------
 
     def count(self, queue: Queue, delivering: int) -> QueueTally:
-        """What is in a queue is counted from now on; `delivering`: how many were with consumers before they had to go.
-        What is in delivery even now counts as durable."""
+        """What is in a queue is counted from now on, when nothing of it is in delivery; `delivering`: how many were
+        with consumers before they had to go."""
         known = self.tallies.get(queue.kind.name)
         LOOK.has_touched = True
         if known is not None:

@@ -278,6 +278,8 @@ class ScalingDown:
         if not record.is_on or record.is_ending or not self._may_begin(queue):
             return
         self._lock(queue, record.target)
+        if queue.delivering_count:
+            return  # transactions hold it, and what they commit is consumed here; it is looked at again
         try:
             broker.store.remotes.drains.check(queue)
         except Refused as refused:
