@@ -585,3 +585,13 @@ def test_a_target_that_never_came_back_is_lost_after_a_start_as_well() -> None:
     cluster.wait(3_000)
     assert a.admin("drain-show")["drains"] == []
     assert read_at(a, cluster).bodies == bodies(5)
+
+
+def test_a_namesake_that_would_not_keep_all_is_told_of_and_the_messages_stay() -> None:
+    for attributes, why in (({"ring_size": 10}, "is a ring"), ({"last_value": True}, "keeps last values")):
+        cluster, a, b = pair()
+        b.admin("queue-create", name="orders", **attributes)
+        filled(a, 300, cluster)
+        drain(a, cluster)
+        assert why in (row_of(a)["why"] or "")
+        assert (count_at(a), count_at(b)) == (300, 0)

@@ -15,6 +15,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.arrivals import Arrival
+from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS as DUPLICATE_IDS
 from mqbroker.core.cluster.duplicate_cargo import unpacked
 from mqbroker.core.cluster.remote_binding import cluster_name_of
@@ -229,6 +230,8 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) ->
     elif (found.kind.address, found.kind.routing, found.kind.is_durable) != (kind.address, ANYCAST, True):
         why = f"queue {kind.name!r} is here, and is no durable anycast queue of address {kind.address!r}"
         raise Refused("amqp:precondition-failed", why)
+    elif what := hindrance_of(found.kind):
+        raise Refused("amqp:precondition-failed", f"queue {kind.name!r} is here, and {what}: not all of it would stay")
 
 
 def _names(value: Any) -> tuple[str, ...]:
