@@ -17,7 +17,7 @@ from mqbroker.wire.sections import build_message
 from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
-from tests.support.large_messages import Producer
+from tests.support.large_messages import Producer, content
 from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
@@ -361,3 +361,37 @@ def test_what_a_transaction_commits_while_its_queue_would_drain_was_consumed_her
     (row,) = said["receipt"]["queues"]
     assert (count_at(b), row["moved"], row["arrived"]) == (3, 3, 3)
     assert said["receipt"]["balances"], said["receipt"]["difference"]
+
+
+def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")
+    low: dict[str, Any] = {"limits": {"link_credit": 100, "max_message_size_bytes": 20_000}}
+    b = cluster.node("b", ["a"], options=low, message_load_balancing="OFF")
+    cluster.run()
+    cluster.wait(600)
+    filled(a, 5, cluster).publish(content(1))
+    begin(a, cluster)
+    cluster.wait(4_000)
+    assert (shown(a)["state"], count_at(b)) == ("failed", 5)
+    assert a.admin("queue-purge", name="orders", store_and_forward=True)["purged"] == 1
+    said = moved(a, cluster)
+    (row,) = said["receipt"]["queues"]
+    assert (row["consumed"], row["moved"], row["arrived"], said["receipt"]["balances"]) == (1, 5, 5, True)
+
+
+def test_what_went_out_and_was_purged_without_an_answer_leaves_nothing_to_wait_for() -> None:
+    cluster, a, b = pair()
+    filled(a, 0, cluster).publish(content(1))
+    b.is_disk_held = True
+    begin(a, cluster)
+    cluster.wait(2_000)
+    b.crash()
+    b.is_disk_held = False
+    b.options = replace(b.options, limits=replace(b.options.limits, max_message_size_bytes=20_000))
+    b.start()
+    cluster.wait(4_000)
+    assert "at most 20000 bytes" in shown(a)["hindrances"][0]["why"]
+    assert a.admin("queue-purge", name="orders", store_and_forward=True)["purged"] == 1
+    said = moved(a, cluster)
+    assert (said["moved"], said["receipt"]["queues"][0]["consumed"], count_at(b)) == (0, 1, 0)

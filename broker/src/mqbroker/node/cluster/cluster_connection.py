@@ -394,6 +394,13 @@ class ClusterConnection:
         if bridge is not None and bridge.peer is not None:
             bridge.peer.forwards.attach(queue)
 
+    def look_at_drain(self, queue: Queue) -> None:
+        """What nobody has told of may have emptied a queue that drains over this connection."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        forwards = None if bridge is None or bridge.peer is None else bridge.peer.forwards
+        if forwards is not None and queue in forwards.consumers:
+            forwards.tidy(forwards.consumers[queue])
+
     def call_off(self, queue: Queue, *, is_forced: bool) -> None:
         """A drain over this connection is to end."""
         bridge = self.bridges.get(queue.kind.forwards_to)

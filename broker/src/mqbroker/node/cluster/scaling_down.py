@@ -260,12 +260,20 @@ class ScalingDown:
             if self._may_begin(queue):
                 self._begin(queue)
                 work_max -= work.REVOKED
+            elif queue.kind.name in record.tallies:
+                self._look_at_drain(queue)
             work_max -= work.LOOKED_AT
 
     def _may_begin(self, queue: Queue) -> bool:
         kind = queue.kind
         is_there = not queue.is_deleted and not kind.is_internal and not kind.is_draining
         return is_there and self.member is not None and not hindrance_of(kind)
+
+    def _look_at_drain(self, queue: Queue) -> None:
+        """The last message of it may have expired or been purged: then no answer says that it is empty."""
+        connection = self._broker.cluster.connections.get(self.record.connection)
+        if connection is not None:
+            connection.look_at_drain(queue)
 
     def _begin(self, queue: Queue) -> None:
         delivering = queue.delivering_count
