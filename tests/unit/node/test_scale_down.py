@@ -346,6 +346,10 @@ def test_what_is_scheduled_for_later_is_named_and_stays_where_it_is_forced() -> 
     assert (shown(a)["left"], count_at(b)) == (0, 8)
 
 
+def given_to(a: ClusterNode, name: str, count: int) -> None:
+    assert a.admin("send", address=name, messages=[{"body": "x", "durable": True}] * count) == {"accepted": count}
+
+
 def test_what_a_transaction_commits_while_its_queue_would_drain_was_consumed_here() -> None:
     """A transacted consumer has retired two (settled, as Qpid JMS does), and commits after queues began to drain."""
     cluster, a, b = that_say_where()
@@ -378,6 +382,41 @@ def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() ->
     said = moved(a, cluster)
     (row,) = said["receipt"]["queues"]
     assert (row["consumed"], row["moved"], row["arrived"], said["receipt"]["balances"]) == (1, 5, 5, True)
+
+
+def test_a_queue_that_is_deleted_and_made_again_while_its_node_leaves_is_in_the_receipt_twice() -> None:
+    cluster, a, b = pair()
+    given_to(a, "first", 3)
+    given_to(a, "second", 3)
+    begin(a, cluster)
+    moved(a, cluster)
+    assert a.admin("queue-delete", name="first", force=True)["messages"] == 0
+    given_to(a, "first", 2)
+    cluster.wait(2_000)
+    said = moved(a, cluster)
+    assert b.broker.store.queues["first"].message_count == 5
+    assert said["receipt"]["balances"], said["receipt"]["difference"]
+
+
+def test_no_other_queue_has_the_link_of_one_that_was_deleted_and_is_made_again() -> None:
+    cluster, a, b = pair()
+    given_to(a, "first", 3)
+    begin(a, cluster)
+    moved(a, cluster)
+    a.admin("queue-delete", name="first", force=True)
+    given_to(a, "second", 2)
+    cluster.wait(2_000)
+    a.crash()
+    a.start()
+    cluster.wait(2_000)
+    given_to(a, "third", 1)
+    given_to(a, "first", 2)
+    cluster.wait(2_000)
+    assert moved(a, cluster)["receipt"]["balances"]
+    queues = a.broker.store.queues
+    links = [queues[name].kind.drains_as.rpartition(".")[2] for name in ("first", "second", "third")]
+    assert links == ["1", "2", "3"]
+    assert [b.broker.store.queues[name].message_count for name in ("first", "second", "third")] == [5, 2, 1]
 
 
 def test_what_went_out_and_was_purged_without_an_answer_leaves_nothing_to_wait_for() -> None:

@@ -43,6 +43,7 @@ class Drains:
         self._store = store
         self.queues: dict[str, Queue] = {}
         self.progress: dict[str, DrainProgress] = {}
+        self._numbers: dict[tuple[str, str], int] = {}  # of links, by connection and target
 
     def queues_to(self, target: str, connection: str) -> list[Queue]:
         """Those that drain to a node over a cluster connection."""
@@ -50,9 +51,8 @@ class Drains:
         return [queue for queue, kind in kinds if (kind.forwards_to, kind.connection) == (target, connection)]
 
     def number_max(self, connection: str, target: str) -> int:
-        """The highest number in the names of links that they have to this node; 0 where there are none."""
-        numbers = (int(queue.kind.drains_as.rpartition(".")[2]) for queue in self.queues_to(target, connection))
-        return max(numbers, default=0)
+        """The highest number in the names of links to this node since no queue drained; 0 where there are none."""
+        return self._numbers.get((connection, target), 0)
 
     # -- begin ---------------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,10 @@ class Drains:
         LOOK.has_touched = True
         queue.handed_over = HandedOver()
         queue.redistributor = None
-        self.queues[queue.kind.name] = queue
+        kind = queue.kind
+        self.queues[kind.name] = queue
+        number = max(number_of(kind.drains_as), self.number_max(kind.connection, kind.forwards_to))
+        self._numbers[kind.connection, kind.forwards_to] = number
         self.progress[queue.kind.name] = DrainProgress(queue, self._store.at.monotonic_ns)
 
     def _declare(self, queue: Queue, kind: QueueKind) -> None:
@@ -145,6 +148,14 @@ class Drains:
         LOOK.has_touched = True
         self.queues.pop(queue.kind.name, None)
         self.progress.pop(queue.kind.name, None)
+        if not self.queues:
+            self._numbers.clear()
+
+
+def number_of(link: str) -> int:
+    """In the name of a link; 0 where it has none."""
+    number = link.rpartition(".")[2]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def hindrance_of(kind: QueueKind) -> str:

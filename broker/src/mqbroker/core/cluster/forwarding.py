@@ -139,18 +139,19 @@ class Remotes:
         return self.queues.get(route) or self.make(route)
 
     def _next_name(self, connection: str, target: str) -> str:
-        number = max(self._numbers.get((connection, target), 0), self.drains.number_max(connection, target)) + 1
+        taken = self.drains.number_max(connection, target), self.scale_down.number_max
+        number = max(self._numbers.get((connection, target), 0), *taken) + 1
         return f"{PREFIX}{connection}.{target}.{number}"
 
-    def begin_drain(self, queue: Queue, connection: str, target: str) -> None:
+    def begin_drain(self, queue: Queue, connection: str, target: str, link: str = "") -> None:
         """What is in a queue, and what comes, goes to its namesake at this node; on disk with this step's append.
 
-        Raises Refused.
+        `link`: under which that knows the queue from before. Raises Refused.
         """
         self.drains.check(queue)
         self.reserve_ids()
         self.marks.cover(self._store)
-        self.drains.begin(queue, connection, target, self._next_name(connection, target))
+        self.drains.begin(queue, connection, target, link or self._next_name(connection, target))
         self.on_queue(queue)
 
     def added(self, queue: Queue) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.stored import unreadable
+from mqbroker.core.cluster.drains import number_of
 from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.queue.id_ranges import IdRanges
@@ -40,7 +41,8 @@ class QueueTally:
     last, when so many of them `went`; `arrived_before` what it knew under that link's name before anything went."""
 
     __slots__ = (
-        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "name", "volatile", "went",
+        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "link", "name", "volatile",
+        "went",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, before: dict[str, int]) -> None:
@@ -54,6 +56,7 @@ class QueueTally:
         self.arrived_before: IdDigest | None = None
         self.arrived: IdDigest | None = None
         self.asked_at = -1
+        self.link = ""  # under this name the other node knows it, also when it is made again or drains once more
 
     @property
     def left(self) -> int:
@@ -67,6 +70,7 @@ class QueueTally:
             "went": self.went.numbers,
             "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
             "arrived": None if self.arrived is None else self.arrived.numbers, "asked_at": self.asked_at,
+            "link": self.link,
         }  # fmt: skip
         return as_json(said).encode()
 
@@ -77,7 +81,7 @@ class QueueTally:
             said = json.loads(encoded)
             tally = QueueTally(name, said["address"], {each: int(said["before"][each]) for each in COUNTS})
             tally.came, tally.consumed = int(said["came"]), int(said["consumed"])
-            tally.went = IdDigest(*said["went"])
+            tally.went, tally.link = IdDigest(*said["went"]), str(said.get("link", ""))
             if said["arrived_before"] is not None:
                 tally.arrived_before = IdDigest(*said["arrived_before"])
             if said.get("arrived") is not None:
@@ -101,6 +105,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.tallies: dict[str, QueueTally] = {}
         self.pending: dict[Queue, None] = {}
         self.changed: dict[str, QueueTally] = {}  # since the last append
+        self.number_max = 0  # in the names of links of its queues
 
     @property
     def is_on(self) -> bool:
@@ -114,6 +119,13 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.since_ms = self._store.at.wall_ms
         self._observes(self, True)
         self._say()
+
+    def goes_by(self, tally: QueueTally, link: str) -> None:
+        """The other node knows what comes of it under this name."""
+        LOOK.has_touched = True
+        tally.link = link
+        self.number_max = max(self.number_max, number_of(link))
+        self.changed[tally.name] = tally
 
     def look_at_all(self) -> None:
         """All queues that there are have to be looked at."""
@@ -138,6 +150,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.target = self.connection = ""
         self.is_forced = self.is_ending = False
         self.tallies, self.pending, self.changed = {}, {}, {}
+        self.number_max = 0
 
     def _say(self) -> None:
         said = {
@@ -162,7 +175,8 @@ class ScaleDown(MessageObserver, QueueObserver):
         for name, ids in recovered.duplicates.items():
             if name.startswith(TALLY_PREFIX) and ids:
                 queue = name.removeprefix(TALLY_PREFIX)
-                self.tallies[queue] = QueueTally.of(queue, ids[-1].duplicate_id)
+                tally = self.tallies[queue] = QueueTally.of(queue, ids[-1].duplicate_id)
+                self.number_max = max(self.number_max, number_of(tally.link))
         self._observes(self, True)
 
     # -- what is counted -----------------------------------------------------------------------------------------------

@@ -293,5 +293,6 @@ class ScalingDown:
         except Refused as refused:
             broker.notice(Level.DEBUG, "drain-waits", queue=queue.kind.name, why=refused.description)
             return  # and is looked at again
-        record.count(queue, delivering)
-        broker.store.remotes.begin_drain(queue, record.connection, record.target)
+        tally = record.count(queue, delivering)
+        broker.store.remotes.begin_drain(queue, record.connection, record.target, tally.link)
+        record.goes_by(tally, queue.kind.drains_as)
