@@ -367,6 +367,17 @@ def test_what_a_transaction_commits_while_its_queue_would_drain_was_consumed_her
     assert said["receipt"]["balances"], said["receipt"]["difference"]
 
 
+def test_more_queues_drain_than_a_session_of_clients_may_have_links() -> None:
+    few: dict[str, Any] = {"limits": {"link_credit": 100_000, "links_per_session_max": 10}}
+    cluster, a, b = pair(options=few)
+    for number in range(30):
+        given_to(a, f"q{number:02}", 1)
+    begin(a, cluster)
+    said = moved(a, cluster)
+    assert (said["moved"], said["receipt"]["balances"]) == (30, True)
+    assert sum(each.message_count for each in b.broker.store.queues.values()) == 30
+
+
 def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() -> None:
     cluster = ClusterStage()
     a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")

@@ -247,7 +247,12 @@ class LimitTable(OptionTable):
     )
     link_credit: int = option(2000, "Credit that a publisher is given on a link.", unit="messages", ge=1, le=1_000_000)
     sessions_per_connection_max: int = option(256, "Sessions that one connection may begin.", ge=1, le=65536)
-    links_per_session_max: int = option(1024, "Links that one session may attach.", ge=1, le=1_000_000)
+    links_per_session_max: int = option(
+        1024,
+        "Links that one session may attach; one of another node as many as queues-max, if that is more.",
+        ge=1,
+        le=1_000_000,
+    )
     queues_max: int = option(100_000, "Queues of this node.", ge=1, le=10_000_000)
     queues_per_connection_max: int = option(
         10_000,

@@ -107,6 +107,19 @@ def test_who_has_lost_one_of_two_links_has_one() -> None:
     assert known._has_come("busiest", 1, 100)
 
 
+def test_nobody_that_has_a_link_is_forgotten_however_many_there_are() -> None:
+    """Each queue that drains here has one, and what it has no answer for comes again."""
+    known = Arrivals(Stage().broker.store)
+    names = [f"source-{number}" for number in range(arrivals.SOURCES_MAX + 5)]
+    for name in names:
+        known.attached(name)
+        known._known(name)
+    assert list(known._ranges) == names
+    known.detached(names[7], is_for_good=False)
+    known._known("new")
+    assert names[7] not in known._ranges
+
+
 def test_of_those_without_a_link_that_goes_first_whose_link_ended_first() -> None:
     known = Arrivals(Stage().broker.store)
     names = [f"source-{number}" for number in range(arrivals.SOURCES_MAX)]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PREFIX: Final = INTERNAL_PREFIX + "arrived."
 DIGEST_PREFIX: Final = INTERNAL_PREFIX + "arrived-digest."  # of all that came of a queue that drains, by its source
 IDS_MAX: Final = 2 * WINDOW  # messages of a source that are known at least: all that may come again are of these
-SOURCES_MAX: Final = 10_000  # each mark of one counts
+SOURCES_MAX: Final = 10_000  # each mark of one counts; there are more only where more have links
 SOURCE_MARKS_MAX: Final = 1_000  # of one source
 MARKED: Final = "#"  # between a source and a mark, which has none
 _RANGE: Final = Struct(">QI")
@@ -117,11 +117,12 @@ class Arrivals:
 
     def __init__(self, store: ClusterStore) -> None:
         self._store = store
-        self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
+        self._ranges: dict[str, ArrivedRanges] = {}  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self._digests: dict[str, IdDigest] = {}  # by source: of all durable messages that came while it was counted
         self._counted: dict[str, None] = {}  # sources of which one is kept, as far as they had a link in this process
         self._links: dict[str, int] = {}  # by source, where it has any
+        self._parted: dict[str, None] = {}  # sources that are known and have none; whose ended last comes last
         self.node_id = store.node_id
         self.arrived_total = 0
         self.dropped_total = 0
@@ -216,9 +217,12 @@ class Arrivals:
         ranges = self._ranges.get(key)
         LOOK.has_touched = True
         if ranges is None:
-            if len(self._ranges) >= SOURCES_MAX:
-                self._forget_key(self._least_wanted())
-            keys = self._keys.setdefault(source_of(key), [])
+            if len(self._ranges) >= SOURCES_MAX and self._parted:  # who has a link is going to send
+                self._forget_key(self._keys[next(iter(self._parted))][0])
+            source = source_of(key)
+            if source not in self._links:
+                self._parted.setdefault(source)
+            keys = self._keys.setdefault(source, [])
             number = max((self._ranges[each].next_number for each in keys), default=1)
             while len(keys) >= SOURCE_MARKS_MAX or sum(self._ranges[each].count for each in keys[1:]) >= IDS_MAX:
                 self._forget_key(keys[0])  # none of it is without an answer
@@ -258,15 +262,11 @@ class Arrivals:
         said = _RANGE.pack(*known.known[number])
         self._store.journal.duplicates.add(PREFIX + key, number, said, known.oldest)
 
-    def _least_wanted(self) -> str:
-        """Of those without a link the one whose link ended longest ago: who has one is going to send."""
-        ranges = self._ranges
-        return next((key for key in ranges if source_of(key) not in self._links), next(iter(ranges)))
-
     def attached(self, source: str) -> None:
         """The source has a link more."""
         LOOK.has_touched = True
         self._links[source] = self._links.get(source, 0) + 1
+        self._parted.pop(source, None)
 
     def detached(self, source: str, *, is_for_good: bool) -> None:
         """It has one less; `is_for_good`: its queue is gone, and nothing of it comes again."""
@@ -278,8 +278,8 @@ class Arrivals:
             self._counted.pop(source, None)
             if is_for_good:
                 self.forget(source)
-        for key in self._keys.get(source, ()):
-            self._ranges.move_to_end(key)
+            elif source in self._keys:
+                self._parted[source] = None
 
     def forget(self, source: str) -> None:
         """The source is gone for good."""
@@ -292,6 +292,7 @@ class Arrivals:
         self._keys[source].remove(key)
         if not self._keys[source]:
             del self._keys[source]
+            self._parted.pop(source, None)
             if self._digests.pop(source, None) is not None:
                 self._store.journal.duplicates.drop(DIGEST_PREFIX + source)
         del self._ranges[key]
@@ -307,6 +308,7 @@ class Arrivals:
         for name, stored in recovered.duplicates.items():
             if name.startswith(DIGEST_PREFIX) and stored:
                 self._digests[name.removeprefix(DIGEST_PREFIX)] = _digest_in(name, stored[-1].duplicate_id)
+        self._parted = dict.fromkeys(self._keys)
         for keys in self._keys.values():
             keys.sort(key=lambda each: self._ranges[each].next_number)
 

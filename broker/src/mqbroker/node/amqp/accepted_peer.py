@@ -50,6 +50,9 @@ class AcceptedPeer(Peer):
 
     def _connect(self) -> Connection:
         broker, listener, limits = self.broker, self.listener, self.broker.options.limits
+        links_max = limits.links_per_session_max
+        if listener.kind == "cluster":  # other nodes have a link for each queue that waits for this one
+            links_max = max(links_max, limits.queues_max)
         server = sasl.SaslServer(
             self._mechanisms(), broker.accounts.of(listener.kind), self.accepted.entropy,
             broker.accounts.passwords,
@@ -59,7 +62,7 @@ class AcceptedPeer(Peer):
         connection = Connection(
             ConnectionLimits(
                 listener.max_frame_size_bytes, listener.frame_size_before_open_bytes, listener.idle_timeout_ms,
-                limits.sessions_per_connection_max, limits.links_per_session_max,
+                limits.sessions_per_connection_max, links_max,
                 limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
             ),
             server=server,

@@ -67,7 +67,8 @@ class BridgePeer(Peer):
         self.touch()
 
     def _connect(self) -> Connection:
-        idle_ms, links_max = self.patience.idle_ms, self.broker.options.limits.links_per_session_max
+        limits = self.broker.options.limits  # a link for each queue that waits for that node, or drains to it
+        idle_ms, links_max = self.patience.idle_ms, max(limits.links_per_session_max, limits.queues_max)
         login = sasl.SaslClient(CLUSTER_USER, password_of(self.bridge.of.cluster.key), self._entropy, allow_plain=False)
         return Connection(
             ConnectionLimits(FRAME_BYTES, FRAME_BEFORE_OPEN_BYTES, idle_ms, 1, links_max, FRAME_BYTES),

@@ -250,19 +250,11 @@ class Forwards:
         """Whose they are, while it is there. Looked up, as each of the two would keep the other one for ever."""
         return cast("BridgePeer", self.broker.peers[self._conn])
 
-    @property
-    def depth(self) -> int:
-        """Messages that are for this node."""
-        return sum(queue.message_count for queue in self._queues())
-
-    def _queues(self) -> list[Queue]:
-        return self.bridge.of.queues_for(self.bridge.node_id)
-
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
         LOOK.has_touched = True
         self.is_begun = True
-        for queue in self._queues():
+        for queue in self.bridge.of.queues_for(self.bridge.node_id):
             self.attach(queue)
 
     def attach(self, queue: Queue) -> None:
@@ -275,7 +267,7 @@ class Forwards:
         try:
             link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered))
         except PeerFault as fault:
-            peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
+            self._refused(queue, fault.description)
             return
         LOOK.has_touched = True
         consumer = link.end = self.consumers[queue] = ForwardConsumer(self, link, queue)
@@ -320,14 +312,17 @@ class Forwards:
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
-        if condition and queue.kind.is_draining:
-            self.stuck(queue, f"{condition}: {description}")
-        elif condition == NOT_FOUND and not broker.store.remotes.is_owed_beyond(queue):
+        if condition == NOT_FOUND and not queue.kind.is_draining and not broker.store.remotes.is_owed_beyond(queue):
             self._route_again(queue, consumer.link)
         elif condition:
-            broker.notice(
-                Level.WARNING, "forwarding-refused", queue=queue.kind.name, why=f"{condition}: {description[:200]}"
-            )
+            self._refused(queue, f"{condition}: {description[:200]}")
+
+    def _refused(self, queue: Queue, why: str) -> None:
+        """It has no link, and one is asked for again."""
+        if queue.kind.is_draining:
+            self.stuck(queue, why)
+        else:
+            self.broker.notice(Level.WARNING, "forwarding-refused", queue=queue.kind.name, why=why)
             self.bridge.again_soon()
 
     def _route_again(self, queue: Queue, link: SenderLink) -> None:
@@ -358,10 +353,7 @@ class Forwards:
         error = event.outcome.error if isinstance(event.outcome, Rejected) else None
         if error is None or error.condition != NOT_FOUND:
             return False
-        for taken in event.taken:
-            if taken.token is None:
-                continue
-            queue, segment = segment_of(taken)
+        for queue, segment in [segment_of(taken) for taken in event.taken if taken.token is not None]:
             if queue.kind.is_draining or self.broker.store.remotes.is_owed_beyond(queue):
                 self._hold(queue, segment)
             else:
