@@ -17,7 +17,7 @@ from mqbroker.wire.sections import build_message
 from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
-from tests.support.large_messages import Producer, content
+from tests.support.large_messages import Consumer, Producer, content
 from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
@@ -393,6 +393,23 @@ def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() ->
     said = moved(a, cluster)
     (row,) = said["receipt"]["queues"]
     assert (row["consumed"], row["moved"], row["arrived"], said["receipt"]["balances"]) == (1, 5, 5, True)
+
+
+def test_called_off_after_a_restart_it_does_not_wait_for_what_was_never_due() -> None:
+    cluster, a, _ = pair()
+    producer = filled(a, 5, cluster)
+    later = annotated("x-opt-delivery-delay", Long(30 * 86_400_000))
+    assert producer.link.session.send_run(producer.link, single(later), 0, 1, "later") == 1
+    cluster.run()
+    begin(a, cluster, force=True)
+    moved(a, cluster)
+    a.crash()
+    a.start()
+    cluster.wait(3_000)
+    a.admin("scale-down-cancel")
+    cluster.wait(5_000)
+    assert (shown(a)["state"], count_at(a)) == ("none", 1)
+    assert not Consumer(a, "late").talker.is_closed
 
 
 def test_a_queue_that_is_deleted_and_made_again_while_its_node_leaves_is_in_the_receipt_twice() -> None:

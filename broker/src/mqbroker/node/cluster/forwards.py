@@ -424,7 +424,7 @@ class Forwards:
             self._look_at_receipt(consumer)
         if not queue.kind.drain_ends or self.consumers.get(queue) is not consumer:
             return
-        if handed_over.ids.count and not queue.message_count:
+        if handed_over.ids.count and is_empty:
             self.wait_for_disk(consumer, list(handed_over.ids))
         elif handed_over.answered.count:
             self.wait_for_disk(consumer, handed_over.take_answered())
