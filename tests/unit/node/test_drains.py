@@ -595,3 +595,24 @@ def test_a_namesake_that_would_not_keep_all_is_told_of_and_the_messages_stay() -
         drain(a, cluster)
         assert why in (row_of(a)["why"] or "")
         assert (count_at(a), count_at(b)) == (300, 0)
+
+
+def test_called_off_after_a_restart_what_is_paged_goes_although_something_new_lies_before_it() -> None:
+    small: dict[str, Any] = {"limits": {"link_credit": 100_000, "global_max_size_bytes": 20_000}}
+    cluster, a, b = pair(options=small, confirmation_window_size=500)
+    producer = Producer(a)
+    for number in range(500):
+        producer.publish(b"%05d" % number)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    a.crash()
+    a.start()
+    cluster.run()
+    a.admin("drain-cancel", queue="orders")
+    Producer(a).publish(b"new", header=Header(durable=True, priority=9))
+    assert a.broker.store.queues["orders"].paged_count
+    cluster.let_through("a", "b")
+    for _ in range(40):
+        cluster.wait(500)
+    assert a.admin("drain-show")["drains"] == []
+    assert (count_at(a), count_at(b)) == (1, 500)

@@ -95,6 +95,8 @@ class ForwardConsumer(LinkConsumer):
         if segment.n > 0 and queue.kind.drain_ends:
             awaited = self.handed_over.awaited_count(segment.first_id, segment.n)
             if not awaited:
+                if not self._again.count:
+                    self._find_old()  # what has come from the disk since may lie behind what is new
                 self._send_again(queue, segment)
             segment = segment.part(segment.start, awaited)
         if segment.n <= 0:
@@ -110,10 +112,14 @@ class ForwardConsumer(LinkConsumer):
     def keep_to_old(self) -> None:
         """The drain is to end: what the other node may have goes, wherever it lies, and nothing else."""
         LOOK.has_touched = True
+        self._find_old()
+        self.peer.broker.store.dirty[self.queue] = None
+
+    def _find_old(self) -> None:
+        LOOK.has_touched = True
         for segment in self.queue.backlog if self.handed_over.is_anything_old else ():
             if count := self.handed_over.awaited_count(segment.first_id, segment.n):
                 self._again.add(segment.first_id, segment.first_id + count)
-        self.peer.broker.store.dirty[self.queue] = None
 
     def _send(self, queue: Queue, segment: Segment) -> int:
         if self._is_too_large(segment):
