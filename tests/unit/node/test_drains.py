@@ -597,6 +597,23 @@ def test_a_namesake_that_would_not_keep_all_is_told_of_and_the_messages_stay() -
         assert (count_at(a), count_at(b)) == (300, 0)
 
 
+def test_what_an_address_of_the_target_keeps_for_later_queues_does_not_come_once_more() -> None:
+    keeps: dict[str, Any] = {"address_settings": {"orders": {"retroactive_message_count": 3}}}
+    cluster, a, b = pair(options=LIMITS | keeps)
+    there = Producer(b)
+    for number in range(3):
+        there.publish(b"there %d" % number)
+    reader = read_at(b, cluster)
+    for number in range(3):
+        reader.settle(number)
+    reader.link.detach()
+    cluster.run()
+    b.admin("queue-delete", name="orders", force=True)
+    filled(a, 5, cluster)
+    drain(a, cluster)
+    assert read_at(b, cluster).bodies == bodies(5)
+
+
 def test_called_off_after_a_restart_what_is_paged_goes_although_something_new_lies_before_it() -> None:
     small: dict[str, Any] = {"limits": {"link_credit": 100_000, "global_max_size_bytes": 20_000}}
     cluster, a, b = pair(options=small, confirmation_window_size=500)

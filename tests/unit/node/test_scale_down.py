@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from mqbroker.amqp.events import Dead
 from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS
+from mqbroker.core.cluster.id_digest import IdDigest
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.wire.performatives import Accepted
+from mqbroker.node.cluster import arrival_links
+from mqbroker.node.cluster.forwarding_terms import MAKES_QUEUES
+from mqbroker.wire.performatives import Accepted, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.values import Long
@@ -445,6 +449,28 @@ def test_no_other_queue_has_the_link_of_one_that_was_deleted_and_is_made_again()
     links = [queues[name].kind.drains_as.rpartition(".")[2] for name in ("first", "second", "third")]
     assert links == ["1", "2", "3"]
     assert [b.broker.store.queues[name].message_count for name in ("first", "second", "third")] == [5, 2, 1]
+
+
+def test_a_durable_queue_named_as_temporary_ones_are_is_named_among_what_hinders() -> None:
+    cluster, a, _ = pair()
+    a.admin("queue-create", name="temporary.prices", last_value=True)
+    given_to(a, "temporary.prices", 1)
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert row["name"] == "temporary.prices"
+
+
+def test_a_heir_that_tells_nothing_of_what_arrived_is_asked_once() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+
+    def untold(answer: Target, _: IdDigest) -> Target:
+        return replace(answer, capabilities=(*(answer.capabilities or ()), MAKES_QUEUES))
+
+    with patch.object(arrival_links, "makes_queues", untold):
+        begin(a, cluster)
+        said = moved(a, cluster)
+    assert (count_at(b), said["receipt"]["balances"]) == (5, False)
+    assert "did not say" in said["receipt"]["difference"][0]
 
 
 def test_what_went_out_and_was_purged_without_an_answer_leaves_nothing_to_wait_for() -> None:

@@ -222,7 +222,10 @@ class ScaleDown(MessageObserver, QueueObserver):
         not. Whether nothing may go before this step's append is on disk."""
         tally = self.tallies.get(queue.kind.name)
         LOOK.has_touched = True
-        if tally is None or arrived is None:
+        if tally is None:
+            return False
+        if arrived is None:
+            tally.asked_at = tally.went.count  # it does not know; to ask again at once would go on for ever
             return False
         is_first = tally.arrived_before is None
         if tally.arrived_before is None:

@@ -223,7 +223,8 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) ->
         raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
     found = store.queues.get(kind.name)
     if found is None:
-        store.create_queue(kind, BROKER)
+        store.creation.check_queue(kind, BROKER)
+        store.add_queue(kind)  # it is not new in the cluster: what its address keeps for later queues it has had
     elif found.kind.is_draining:
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
