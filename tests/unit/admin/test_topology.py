@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.cluster_stage import node_id_of
+from tests.support.large_messages import Producer
 from tests.unit.node.cluster.test_forwards import Consumer, lost_with_five, waiting
+from tests.unit.node.test_drains import count_at, pair
 
 
 def forget(stage: Any, node: str, **arguments: Any) -> Any:
@@ -67,3 +69,32 @@ def test_a_node_that_messages_wait_for_is_shown_after_a_restart_that_lost_sight_
     a.run()
     assert [row["node_id"] for row in a.admin("topology")["links"]] == [None]
     assert Consumer(a, "here", credit=100).bodies == [b"%d" % number for number in range(5)]
+
+
+def test_what_has_no_answer_is_told_while_its_link_is_down_and_after_a_start() -> None:
+    """Who has another node forgotten by that routes it anew, and it comes twice."""
+    cluster, a, b = pair(message_load_balancing="ON_DEMAND")
+    Consumer(b, "wants", credit=0)
+    cluster.run()
+    producer = Producer(a)
+    b.is_disk_held = True
+    for number in range(5):
+        producer.send(b"%d" % number)
+    cluster.run()
+
+    def unanswered() -> int:
+        return sum(row["unanswered"] for row in a.admin("topology")["links"] if row["node_id"] == node_id_of("b"))
+
+    assert unanswered() == 5
+    cluster.hold_up("a", "b")
+    cluster.cut_all(a)
+    cluster.run()
+    assert unanswered() == 5
+    a.crash()
+    a.start()
+    cluster.run()
+    assert unanswered() == 5
+    cluster.let_through("a", "b")
+    b.is_disk_held = False
+    cluster.wait(5_000)
+    assert (unanswered(), count_at(b)) == (0, 5)
