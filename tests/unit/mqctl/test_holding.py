@@ -19,11 +19,11 @@ from mqctl.playbook.events import RunState
 from mqctl.remote import give_back
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.shell import CommandResult
-from mqctl.ssh.variables import Access
 from mqctl.world import World
 from rich.console import Console
 
 from plugins.module_utils import change_lock
+from tests.support.local_hosts import LocalHosts
 
 HOLDER: dict[str, Any] = {
     "user": "ann", "machine": "control", "space": "boot pid:[1]", "pid": 7, "began": "100", "what": "a rollout",
@@ -51,23 +51,19 @@ class HostShell(LocalShell):
         return super().run_plain(command, stdin, timeout_s)
 
 
-class Hosts:
-    """A connector to them."""
-
-    def shell(self, access: Access) -> HostShell:
-        return HostShell(access.name, access.become)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(HostShell, "folder", tmp_path)
     monkeypatch.setattr(holding, "IDLE_S", 1)
     out = io.StringIO()
     return World(
-        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=out), connector=Hosts()
+        {},
+        tmp_path,
+        io.BytesIO(),
+        out,
+        data_console(out, has_colour=False),
+        Console(file=out),
+        connector=LocalHosts(HostShell),
     )
 
 

@@ -25,9 +25,10 @@ from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NodeLook
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
-from mqctl.ssh.variables import Access
 from mqctl.world import World
 from rich.console import Console
+
+from tests.support.local_hosts import LocalHosts
 
 VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
 NAME = "scale-down-20261127T101500Z"
@@ -104,16 +105,6 @@ class HostShell(LocalShell):
         return stream
 
 
-class Hosts:
-    """A connector to them."""
-
-    def shell(self, access: Access) -> HostShell:
-        return HostShell(access.name, access.become)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """In which time goes by when somebody sleeps."""
@@ -122,7 +113,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     slept_s: list[float] = []
     return World(
         {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
-        monotonic_s=lambda: sum(slept_s), sleep_s=lambda each: slept_s.append(each * 60), connector=Hosts(),
+        monotonic_s=lambda: sum(slept_s), sleep_s=lambda each: slept_s.append(each * 60),
+        connector=LocalHosts(HostShell),
     )  # fmt: skip
 
 

@@ -30,6 +30,17 @@ def pair(**changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
     return cluster, a, b
 
 
+def pair_of_which_b_takes_less() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """As a pair, but the second one takes no messages above 20,000 bytes."""
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")
+    low: dict[str, Any] = {"limits": {"link_credit": 100, "max_message_size_bytes": 20_000}}
+    b = cluster.node("b", ["a"], options=low, message_load_balancing="OFF")
+    cluster.run()
+    cluster.wait(600)
+    return cluster, a, b
+
+
 def filled(a: ClusterNode, count: int, cluster: ClusterStage, **said: Any) -> Producer:
     producer = Producer(a)
     for number in range(count):
@@ -170,12 +181,7 @@ def test_ids_are_said_although_the_connection_does_without_them() -> None:
 
 
 def test_what_is_larger_than_the_target_takes_stays_and_is_told() -> None:
-    cluster = ClusterStage()
-    a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")
-    low: dict[str, Any] = {"limits": {"link_credit": 100, "max_message_size_bytes": 20_000}}
-    b = cluster.node("b", ["a"], options=low, message_load_balancing="OFF")
-    cluster.run()
-    cluster.wait(600)
+    cluster, a, b = pair_of_which_b_takes_less()
     producer = Producer(a)
     producer.publish(content(1))
     cluster.run()

@@ -24,7 +24,7 @@ from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, o
 from tests.support.large_messages import Consumer, Producer, content
 from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, read_at
+from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, pair_of_which_b_takes_less, read_at
 from tests.unit.node.test_far_times import annotated
 
 
@@ -196,24 +196,25 @@ def test_the_heir_knows_ids_of_duplicate_detection_before_a_client_could_repeat_
     assert "$.duplicate-ids" not in {row["address"] for row in a.admin("queues")["queues"]}
 
 
-def test_a_client_whose_ids_the_heir_cannot_learn_is_sent_there_after_a_while() -> None:
+def whose_last_id_does_not_get_there() -> tuple[ClusterStage, ClusterNode, Producer]:
+    """A node that leaves, and a client whose connection is about to be closed; its heir hears nothing more."""
     cluster, a, _ = that_say_where()
     producer = filled(a, 1, cluster)
     begin(a, cluster)
     cluster.wait(500)
     producer.publish(b"late", **with_id("late"))
     cluster.hold_up("a", "b")
+    return cluster, a, producer
+
+
+def test_a_client_whose_ids_the_heir_cannot_learn_is_sent_there_after_a_while() -> None:
+    cluster, _, producer = whose_last_id_does_not_get_there()
     cluster.wait(7_000)
     assert producer.talker.is_closed
 
 
 def test_called_off_before_clients_have_left_they_go_on() -> None:
-    cluster, a, _ = that_say_where()
-    producer = filled(a, 1, cluster)
-    begin(a, cluster)
-    cluster.wait(500)
-    producer.publish(b"late", **with_id("late"))
-    cluster.hold_up("a", "b")
+    cluster, a, producer = whose_last_id_does_not_get_there()
     cluster.wait(700)
     producer.publish(b"unread")
     assert len(producer.outcomes) == 2
@@ -383,12 +384,7 @@ def test_more_queues_drain_than_a_session_of_clients_may_have_links() -> None:
 
 
 def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() -> None:
-    cluster = ClusterStage()
-    a = cluster.node("a", ["b"], options=LIMITS, message_load_balancing="OFF")
-    low: dict[str, Any] = {"limits": {"link_credit": 100, "max_message_size_bytes": 20_000}}
-    b = cluster.node("b", ["a"], options=low, message_load_balancing="OFF")
-    cluster.run()
-    cluster.wait(600)
+    cluster, a, b = pair_of_which_b_takes_less()
     filled(a, 5, cluster).publish(content(1))
     begin(a, cluster)
     cluster.wait(4_000)

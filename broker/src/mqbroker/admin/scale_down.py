@@ -79,11 +79,9 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
         yield _hindrance("node", node_id, "no link to it stands")
     if broker.options.grouping_handler.type == "LOCAL":
         yield _hindrance("grouping-handler", broker.options.node.name, "is the one that decides who owns groups")
-    for node in dict.fromkeys(source[:NODE_ID_SIZE] for source in broker.store.arrivals.drained_here()):
-        if not broker.store.remotes.scale_down.is_on:
-            yield _hindrance(
-                "node", node, "has queues that drain to this one: wait until it has left, or call that off"
-            )
+    sources = [] if broker.store.remotes.scale_down.is_on else broker.store.arrivals.drained_here()
+    for node in dict.fromkeys(source[:NODE_ID_SIZE] for source in sources):
+        yield _hindrance("node", node, "has queues that drain to this one: wait until it has left, or call that off")
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := _why_it_stays(broker, queue):
             yield _hindrance("queue", queue.kind.name, why)
