@@ -17,7 +17,8 @@ class Application:
     In a "stream" producers and consumers are there at the same time, each with a connection of its own; `shared` says
     by what the consumers of a queue divide its messages ("selectors", "groups"), `acknowledge` how they take them
     ("auto", "client", "transaction"), `batch` how many of them at a time. A "backlog" is filled and then drained, with
-    `priorities` in their order; a "browse" looks through a queue, a "select" finds one in a hundred of it, and a
+    `priorities` in their order; a "browse" goes through a queue, a "look" sees its head,
+    a "select" finds one in a hundred of it, and a
     "request" waits for its answer.
     """
 
@@ -34,6 +35,7 @@ class Application:
     acknowledge: str = "auto"
     batch: int = 1
     priorities: bool = False
+    prefetch: int = 1_000  # how many messages the client asks for ahead; its default
     skips: tuple[tuple[str, str], ...] = ()  # kind of peer, why the row makes no sense there
     nodes: ClassVar[int] = 1
 
@@ -116,6 +118,9 @@ APPLICATIONS = (
         batch=10,
     ),
     Application("jms-browse", "Qpid JMS: 10,000 in a queue, browsed", "browse", 10_000, skips=_LACKS),
+    Application(
+        "jms-look", "Qpid JMS: the first 10 of 10,000 in a queue, browsed", "look", 10_000, prefetch=10, skips=_LACKS
+    ),
     Application("jms-request-reply", "Qpid JMS: request and reply", "request", 4_000, skips=_LACKS),
     Application(
         "jms-selector-backlog",

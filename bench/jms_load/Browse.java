@@ -1,12 +1,14 @@
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
-import jakarta.jms.MessageConsumer;
 import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import java.util.Enumeration;
 import org.json.JSONObject;
 
-/** Browsers go through a queue from its beginning to its end, one after the other, and leave everything there. */
+/**
+ * Browsers go through a queue from its beginning to its end, one after the other, and leave everything there. How fast
+ * that is, the client says: it acknowledges each message to its own event loop and waits for that.
+ */
 final class Browse implements JmsLoad.Load {
     private static final int TIMES = 10;
 
@@ -48,11 +50,6 @@ final class Browse implements JmsLoad.Load {
 
     @Override
     public void check() throws JMSException {
-        try (MessageConsumer consumer = session.createConsumer(session.createQueue(job.address))) {
-            for (int wanted = 0; wanted < job.count; wanted++) {
-                Job.check(job.next(consumer, "message " + wanted) == wanted, "message " + wanted + " is not there");
-            }
-            Job.nothingMore(consumer);
-        }
+        job.drain(session);
     }
 }

@@ -31,6 +31,7 @@ public final class JmsLoad {
                     "stream", Stream::new,
                     "backlog", Backlog::new,
                     "browse", Browse::new,
+                    "look", Look::new,
                     "select", Select::new,
                     "request", Request::new);
 

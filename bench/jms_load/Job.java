@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.qpid.jms.JmsConnectionFactory;
+import org.apache.qpid.jms.policy.JmsDefaultPrefetchPolicy;
 import org.json.JSONObject;
 
 /** What one load was asked for, the connections that are open for it, and the messages that it is made of. */
@@ -51,6 +52,9 @@ final class Job implements AutoCloseable {
         factory = new JmsConnectionFactory("amqp://127.0.0.1:" + asked.getInt("port"));
         factory.setUsername(asked.getString("user"));
         factory.setPassword(asked.getString("password"));
+        if (asked.has("prefetch")) {
+            ((JmsDefaultPrefetchPolicy) factory.getPrefetchPolicy()).setAll(asked.getInt("prefetch"));
+        }
     }
 
     static void check(boolean holds, String what) {
@@ -124,12 +128,33 @@ final class Job implements AutoCloseable {
         return number(message);
     }
 
+    /** All messages are still in their queue, in their order, and nothing else is. */
+    void drain(Session session) throws JMSException {
+        try (MessageConsumer consumer = session.createConsumer(session.createQueue(address))) {
+            for (int wanted = 0; wanted < count; wanted++) {
+                check(next(consumer, "message " + wanted) == wanted, "message " + wanted + " is not there");
+            }
+            nothingMore(consumer);
+        }
+    }
+
     static void nothingMore(MessageConsumer consumer) throws JMSException {
         check(consumer.receive(QUIET_MS) == null, "a message too many came");
     }
 
     static JSONObject figures(int messages, double seconds) {
         return new JSONObject().put("messages", messages).put("seconds", seconds).put("per_second", messages / seconds);
+    }
+
+    /** In microseconds, of times in nanoseconds, which it sorts. */
+    static JSONObject percentiles(long[] took) {
+        Arrays.sort(took);
+        JSONObject found = new JSONObject();
+        return found.put("p50", at(took, 0.5)).put("p99", at(took, 0.99)).put("p999", at(took, 0.999));
+    }
+
+    private static double at(long[] sorted, double share) {
+        return sorted[(int) (sorted.length * share)] / 1e3;
     }
 
     static double secondsSince(long began) {

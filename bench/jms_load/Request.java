@@ -5,7 +5,6 @@ import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import jakarta.jms.TemporaryQueue;
-import java.util.Arrays;
 import org.json.JSONObject;
 
 /** Requests, one after the other, each of which waits for its answer in a temporary queue. */
@@ -43,14 +42,7 @@ final class Request implements JmsLoad.Load {
             took[number] = roundTrip(number);
         }
         double seconds = Job.secondsSince(began);
-        Arrays.sort(took);
-        JSONObject times = new JSONObject();
-        times.put("p50", at(took, 0.5)).put("p99", at(took, 0.99)).put("p999", at(took, 0.999));
-        return Job.figures(job.count, seconds).put("round_trip_us", times);
-    }
-
-    private static double at(long[] sorted, double share) {
-        return sorted[(int) (sorted.length * share)] / 1e3;
+        return Job.figures(job.count, seconds).put("round_trip_us", Job.percentiles(took));
     }
 
     /** An answer is a message with the request's number; where it does not come, the request waits in vain. */
