@@ -20,6 +20,7 @@ from tests.support.broker_process import COMMAND, BrokerFailed, BrokerProcess
 from tests.support.patience import PATIENCE_S, wait_until
 
 Make = Callable[..., BrokerProcess]
+JOURNAL_FILE_BYTES = 10 << 20  # the default
 
 
 @pytest.fixture
@@ -60,6 +61,16 @@ def test_start_and_graceful_stop_tell_the_service_manager(broker: BrokerProcess)
 def test_sigint_stops_as_well(broker: BrokerProcess) -> None:
     broker.signal(signal.SIGINT)
     assert broker.wait() == 0
+
+
+def test_a_start_gives_back_the_memory_that_it_read_the_journal_into(broker: BrokerProcess) -> None:
+    fresh = broker.rss_bytes()
+    for _ in range(2):
+        # Each start leaves one file more, of which the later is read into what the earlier gave back.
+        send(broker, ["x"])
+        assert broker.stop() == 0
+        broker.start()
+    assert broker.rss_bytes() - fresh < JOURNAL_FILE_BYTES // 2
 
 
 def test_nothing_is_printed_on_standard_output(make_broker: Make) -> None:

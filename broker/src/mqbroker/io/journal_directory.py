@@ -258,7 +258,7 @@ class JournalDirectory:
         self.files.sync_directory(self.path)
 
     def _forgone(self) -> list[Forgone]:
-        lines = self.files.read(self.path / FORGONE_NAME).decode(errors="replace").splitlines()
+        lines = bytes(self.files.read(self.path / FORGONE_NAME)).decode(errors="replace").splitlines()
         found = (_FORGONE.fullmatch(line) for line in lines)
         return [Forgone(int(match[1]), int(match[2])) for match in found if match]
 

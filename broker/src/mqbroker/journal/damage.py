@@ -22,6 +22,7 @@ from mqbroker.journal.format import SECTOR_BYTES, EntryHeader, decode_entry_head
 CRC32_POLYNOMIAL = 0xEDB88320
 # The walk over all bits of an entry takes about half a second per MiB: only once, and only at the end of a journal.
 ONE_BIT_BYTES_MAX = 4 << 20
+STRETCH_BYTES = 1 << 16
 
 
 class DamageVerdict(enum.Enum):
@@ -187,5 +188,10 @@ def _next_sector(offset: int) -> int:
 
 
 def _is_zero(buffer: bytes, start: int, stop: int) -> bool:
-    part = buffer[start:stop]
-    return part == bytes(len(part))
+    """A stretch at a time: copies of whole files would stay with the process as memory that it never uses again."""
+    zeros = bytes(STRETCH_BYTES)
+    for at in range(start, stop, STRETCH_BYTES):
+        part = buffer[at : min(at + STRETCH_BYTES, stop)]
+        if part != zeros[: len(part)]:
+            return False
+    return True
