@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.admin import listing
+from mqbroker.admin.arguments import is_owed
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
 from mqbroker.core.address.address import Address
@@ -111,9 +112,11 @@ def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool, *, is_ke
 
 
 def delete(broker: Broker, request: AdminRequest) -> None:
-    """`address-delete`: `force` deletes its queues and detaches who uses it, else these are a refusal."""
+    """`address-delete`: `force` deletes its queues and detaches who uses it, else these are a refusal; a queue that
+    drains and holds messages is one in any case."""
     address = _address_named(broker, request)
     if request.arguments["force"]:
+        _check_owes_nothing(address)
         _evict(broker, address)
         # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
         broker.store.decisions.wait_for_earlier(_delete_now, broker, request, address)
@@ -134,11 +137,19 @@ def _delete_now(broker: Broker, request: AdminRequest, address: Address) -> None
         queue.kind.name for queue in address.queues
         if queue.consumers or queue.arriving_count or queue.delivering_count
     ]  # fmt: skip
-    if held:  # looked at before, so that all queues go or none
+    if held:  # looked at before, so that all queues go or none; a queue that has begun to drain has a consumer
         why = f"address-delete: queue {held[0]!r} is in use, by a transaction for example; try again"
         broker.reply_error(request.id, "amqp:precondition-failed", why)
         return
     _delete(broker, request, address)
+
+
+def _check_owes_nothing(address: Address) -> None:
+    """Raises Refused where a queue holds messages for another node, which would never get them."""
+    for queue in address.queues:
+        if is_owed(queue):
+            why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}"
+            raise Refused("amqp:precondition-failed", f"address-delete: {why}, which would never get them")
 
 
 def _delete(broker: Broker, request: AdminRequest, address: Address) -> None:

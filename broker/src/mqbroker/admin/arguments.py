@@ -104,10 +104,14 @@ def queue_named(broker: Broker, request: AdminRequest, name: str = "name") -> Qu
     return found
 
 
+def is_owed(queue: Queue) -> bool:
+    """Whether what is in a queue is for another node."""
+    return queue.kind.is_forwarding or (queue.kind.is_draining and queue.message_count > 0)
+
+
 def check_may_drop(request: AdminRequest, queue: Queue) -> None:
     """Raises Refused where messages are for another node, and the request does not say that it means it."""
-    is_owed = queue.kind.is_forwarding or (queue.kind.is_draining and queue.message_count > 0)
-    if is_owed and not request.arguments[STORE_AND_FORWARD]:
+    if is_owed(queue) and not request.arguments[STORE_AND_FORWARD]:
         why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which would never get them"
         advice = "cluster forget routes them anew; to drop them, say that a store-and-forward queue is meant"
         raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
