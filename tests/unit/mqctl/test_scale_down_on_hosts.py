@@ -20,7 +20,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.output import data_console
-from mqctl.scaledown import archive, leaver
+from mqctl.scaledown import archive, inventory_files, leaver
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NodeLook
 from mqctl.ssh.local import LocalShell, LocalStream
@@ -373,12 +373,12 @@ def test_an_inventory_that_cannot_be_written_is_as_it_was(
     file.chmod(0o640)
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)
-        assert scale_down._put(world, file, "after\n") is False
+        assert inventory_files.put(world, file, "after\n") is False
     assert file.read_text() == "before\n"
     assert "No space left on device; it is as it was" in said(world)
     link = tmp_path / "link.yml"
     link.symlink_to(file)
-    assert scale_down._put(world, link, "after\n") is True
+    assert inventory_files.put(world, link, "after\n") is True
     assert (file.read_text(), file.stat().st_mode & 0o777, link.is_symlink()) == ("after\n", 0o640, True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["inventory.yml", "link.yml"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,11 @@ from mqctl.nodes import Node
 from mqctl.output import Column, Format, OutputShape, Rows, counted, write
 from mqctl.playbook.holding import TakeOver
 from mqctl.playbook.rollout import untouched
-from mqctl.scaledown import archive, forgetting, receipt
+from mqctl.scaledown import archive, forgetting, inventory_files, receipt
 from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
 from mqctl.scaledown.leaver import (
     Leaver,
     have_forgotten,
-    inventory_changes,
     keep,
     look_at_rest,
     receipt_of,
@@ -394,7 +392,7 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
     is_purged = options.purge and _may_purge(world, leaver, document, code)
     if is_purged:
         archive.purge(world, leaver.host, document["archive"])
-    change = _change_inventory(world, options, leaver)
+    change = inventory_files.change(world, leaver.cluster.sources, leaver.host.name, is_written=options.write_inventory)
     extra = {name: value for name, value in document.items() if name not in ("schema", "rows")}
     write(Rows(receipt.SCHEMA, receipt.COLUMNS, document["rows"], {**extra, **change}), options.shape, world.data)
     kept = "its data is deleted" if is_purged else f"its data is in {archive.FOLDER}/{document['archive']} there"
@@ -411,38 +409,3 @@ def _may_purge(world: World, leaver: Leaver, document: Mapping[str, Any], code: 
     if why:
         world.note(f"nothing of {leaver.host.name} is deleted: {'; '.join(why)}")
     return not why
-
-
-def _put(world: World, file: Path, text: str) -> bool:
-    """The new text in the place of the old one, whole or not at all; whether it is. The host has left either way."""
-    place = file.resolve()
-    beside = place.with_name(f".{place.name}.new")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        shutil.copymode(place, beside)
-        beside.replace(place)
-    except OSError as fault:
-        beside.unlink(missing_ok=True)
-        world.note(f"{file}: {fault.strerror}; it is as it was: change it as shown")
-        return False
-    world.note(f"changed {file}")
-    return True
-
-
-def _change_inventory(world: World, options: Options, leaver: Leaver) -> Mapping[str, Any]:
-    """Show what changes in its files, and change them where that was said."""
-    changes, by_hand = inventory_changes(world, leaver)
-    is_written = options.write_inventory
-    for one in changes:
-        world.note(one.diff.rstrip("\n"))
-        if options.write_inventory:
-            is_written = _put(world, Path(one.name), one.after) and is_written
-    for text in by_hand:
-        world.note(text)
-    if changes and not options.write_inventory:
-        world.note(f"the inventory still names {leaver.host.name}: take it out as shown, or do the same with --write")
-    return {
-        "inventory": {
-            "diff": "".join(one.diff for one in changes), "is_written": is_written, "by_hand": by_hand,
-        }
-    }  # fmt: skip

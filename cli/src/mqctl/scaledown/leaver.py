@@ -19,7 +19,6 @@ from mqctl.nodes import Node, nodes_in, shell
 from mqctl.output import counted
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.scaledown import archive, forgetting, receipt
-from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host
 from mqctl.ssh import shell as remote
 from mqctl.verification import verify
 from mqctl.world import World
@@ -168,26 +167,3 @@ def look_at_rest(world: World, leaver: Leaver) -> Exit:
 
 def _verified(world: World, leaver: Leaver) -> Exit:
     return verify(world, leaver.cluster, [one for one in leaver.cluster.hosts if one.name != leaver.host.name])
-
-
-def inventory_changes(world: World, leaver: Leaver) -> tuple[list[FileChange], list[str]]:
-    """What changes in the files of the inventory, and what a person has to change."""
-    changes, by_hand = [], []
-    for source in leaver.cluster.sources:
-        if not source.is_file():
-            by_hand.append(f"{source}: take {leaver.host.name} out of it")
-            continue
-        try:
-            text = source.read_text(encoding="utf-8")
-            changed = without_host(text, leaver.host.name, source.name)
-        except UnicodeDecodeError:
-            by_hand.append(f"{source} is a program; take {leaver.host.name} out by hand")
-            continue
-        except ByHand as why:
-            by_hand.append(f"{source}: {why}; take {leaver.host.name} out by hand")
-            continue
-        if changed != text:
-            changes.append(FileChange(str(source), text, changed))
-    if not changes and not by_hand:
-        by_hand.append(f"no file of the inventory names {leaver.host.name} by itself; take it out by hand")
-    return changes, by_hand
