@@ -51,13 +51,13 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__broker_reloaded": {"rc": 1, "stderr_lines": ["broker.toml: nobody listens", "nothing was taken"]}},
         "broker.toml: nobody listens; nothing was taken; it goes on with what it had",
     ),
-    "Nobody else changes these hosts": (
+    "No other operation is on these hosts": (
         {"__mq_lock": {"refusal": ""}, "__mq_held": ["mq1", "mq2"]},
-        "somebody else changes mq1, mq2; nothing was changed on any host",
+        "another operation is on mq1, mq2; nothing was changed on any host",
     ),
-    "Nobody has taken the place of this run": (
-        {"__mq_kept": {"refusal": "it is being changed by bob"}},
-        "it is being changed by bob; what this run has not done yet stays undone",
+    "No other operation has come in the place of this one": (
+        {"__mq_kept": {"refusal": "operation 8 is under way"}},
+        "operation 8 is under way; what this run has not done yet stays undone",
     ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
@@ -85,18 +86,30 @@ def shell(world: World, access: Access) -> Shell:
     return world.connector.shell(access)
 
 
+def guarded(world: World, access: Access, command: Sequence[str]) -> list[str]:
+    """The command as a step of the operation that is under way: the host refuses it where a later one has begun."""
+    if world.operation is None:
+        return list(command)
+    from mqctl.remote.operation import PLACE  # only here: commands that look start without it
+
+    program = resources.files("mqctl.remote").joinpath("guard.py").read_text(encoding="utf-8")
+    return [access.python, "-c", program, PLACE, str(world.operation.note["number"]), *command]
+
+
 def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminClient:
     """An admin session with a node."""
     if node.access is None:
         return AdminClient(node.name, SocketStream(node.socket), answer_time_s)
     command = [BROKER, "admin", "--stdio", "--instance", node.instance]
-    return AdminClient(node.name, open_stream(shell(world, node.access), command), answer_time_s)
+    steps = guarded(world, node.access, command)
+    return AdminClient(node.name, open_stream(shell(world, node.access), steps), answer_time_s)
 
 
 def open_broker_command(world: World, node: Node, words: Sequence[str]) -> CommandStream:
     """A sub-command of `mqbroker` where the node is, with the node's options and the rights to read its files."""
     if node.access is not None:
-        return open_stream(shell(world, node.access), [BROKER, *words, "--instance", node.instance])
+        command = guarded(world, node.access, [BROKER, *words, "--instance", node.instance])
+        return open_stream(shell(world, node.access), command)
     from mqctl.dev.process import broker_program
     from mqctl.ssh.local import LocalStream
 

@@ -20,6 +20,7 @@ from rich.console import Console
 from mqctl.output import data_console
 
 if TYPE_CHECKING:
+    from mqctl.operation import HeldCluster
     from mqctl.ssh.shell import Shell
     from mqctl.ssh.variables import Access
 
@@ -38,7 +39,10 @@ class ShellConnector(Protocol):
 
 @dataclass(slots=True)
 class World:
-    """Everything outside of the process. `connector` opens shells on hosts and is made on first use."""
+    """Everything outside of the process. `connector` opens shells on hosts and is made on first use.
+
+    `operation`: under which something is changed on hosts.
+    """
 
     environ: Mapping[str, str]
     cwd: Path
@@ -52,6 +56,7 @@ class World:
     is_interactive: bool = False
     verbosity: int = 0
     connector: ShellConnector | None = field(default=None)
+    operation: HeldCluster | None = None
 
     def note(self, text: str) -> None:
         """One line for people, on standard error."""

@@ -26,6 +26,9 @@ def test_a_rollout_that_was_killed_converges_when_run_again(site: GrowingSite) -
         else:
             pytest.fail("it ended before a broker was started")
         assert process.wait(60) == -signal.SIGKILL
-    site.run("rollout", "--yes")
+    site.was_killed = True
+    assert "mqctl rollout --resume" in site.run("rollout", "--yes", code=1).stderr
+    site.run("rollout", "--yes", "--resume")
+    site.was_killed = False
     assert site.rows("plan") == []
     assert [(row["host"], row["state"]) for row in site.rows("status")] == [(host, "running") for host in HOSTS]

@@ -12,13 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plugins.module_utils import change_lock
+from plugins.module_utils import operation
 from tests.support.certificates import Authority
-from tests.support.rack_site import ELSEWHERE, Rack, Site, interrupt, site_on
+from tests.support.rack_site import ELSEWHERE, RACK, Rack, Site, interrupt, site_on
+from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -49,7 +49,8 @@ def invocation(host: str) -> str:
 
 def noted(host: str) -> str:
     """Who holds the host."""
-    return rack("exec", host, "--", "cat", change_lock.PLACE).strip()
+    note = json.loads(rack("exec", host, "--", "cat", operation.PLACE))
+    return str(note["user"]) if note["is_held"] else ""
 
 
 def test_a_reload_that_is_refused_fails_and_stays_in_the_plan(site: Site, tmp_path: Path) -> None:
@@ -110,51 +111,73 @@ def test_ctrl_c_says_how_far_each_host_has_come_and_a_rollout_goes_on(site: Site
     assert "interrupted: 0 of 2 hosts done; mqctl rollout again goes on" in said
     # A task that was under way, and did not end, keeps its host; everybody else is given back.
     for host in ("mq1", "mq2"):
-        assert noted(host) == "" or f"{host}: a task is still under way there, so it stays held for this run" in said
-    site.run("rollout", "--yes")
+        assert noted(host) == "" or f"{host}: a task is still under way there, so it stays held" in said
+    site.run("rollout", "--yes", "--resume")
     assert site.document("plan")["rows"] == []
     assert noted("mq1") == ""
 
 
-def hold(host: str, holder: dict[str, Any]) -> None:
-    """As if another run had the host."""
-    rack("exec", host, "--", "sh", "-ec", f"cat > {change_lock.PLACE} <<'END'\n{json.dumps(holder)}\nEND")
+def hold(host: str, number: int) -> None:
+    """As if bob had gone on elsewhere with what runs here, or had begun before."""
+    rack(
+        "exec", host, "--", "sh", "-ec", f"cat > {operation.PLACE} <<'END'\n{json.dumps(BOB | {'number': number})}\nEND"
+    )
 
 
 def hold_for_bob(_: int) -> None:
     for host in HOSTS:
-        hold(host, BOB)
+        hold(host, 1000)
 
 
 BOB = {
-    "user": "bob", "machine": "laptop", "space": "another boot", "pid": 7, "began": "1", "what": "a rollout",
+    "is_held": True, "token": "bob", "user": "bob", "machine": "laptop", "what": "mqctl rollout",
     "since": "2026-01-05 10:12:00 UTC",
 }  # fmt: skip
 
 
 def test_a_second_operator_is_told_of_the_first(site: Site) -> None:
+    hold("mq2", 100)
+    told = "operation 100 (mqctl rollout, bob from laptop, since 2026-01-05 10:12:00 UTC) is under way"
+    for words in (("rollout", "--full"), ("uninstall",), ("uninstall", "--resume")):
+        refused = site.run(*words, "--yes", code=1)
+        assert told in refused.stderr
+        assert "mqctl rollout --resume" in refused.stderr
+        assert "try: mqctl operation show" in refused.stderr
+        assert [noted(host) for host in HOSTS] == ["", "bob"]
+    rows = {row["host"]: (row["number"], row["state"], row["user"]) for row in site.rows("operation", "show")}
+    assert rows["mq2"] == (100, "held", "bob")
+    assert rows["mq1"][1] == "free"
+    site.run("rollout", "--yes", "--full", "--resume", inside=ELSEWHERE)
+    assert [row["number"] for row in site.rows("operation", "show")] == [101, 101]
+    assert [noted(host) for host in HOSTS] == ["", ""]
+
+
+def test_a_plain_playbook_is_an_operation_of_its_own(site: Site) -> None:
     # Settings of a user with which hosts would not wait for each other.
     (site.folder / "ansible.cfg").write_text("[defaults]\nstrategy = free\nany_errors_fatal = true\nforks = 1\n")
-    hold("mq2", BOB)
-    rows = {row["host"]: row for row in site.document("rollout", "--yes", "--full", code=1)["rows"]}
-    assert (rows["mq1"]["state"], rows["mq2"]["state"], rows["mq1"]["changed"]) == ("failed", "failed", 0)
-    told = "it is being changed by bob from laptop (a rollout, process 7) since 2026-01-05 10:12:00 UTC"
-    assert told in rows["mq2"]["note"]
-    assert rows["mq2"]["note"].endswith("nothing was changed on any host")
-    assert "somebody else changes mq2; nothing was changed on any host" in rows["mq1"]["note"]
-    assert told in site.run("uninstall", "--yes", code=1).stdout
-    # What could be taken was given back, and who says so takes the place of the other.
-    assert rack("exec", "mq1", "--", "cat", change_lock.PLACE).strip() == ""
-    site.run("rollout", "--yes", "--full", "--take-over")
-    assert rack("exec", "mq2", "--", "cat", change_lock.PLACE).strip() == ""
+    hold("mq2", 200)
+    command = [sys.executable, str(RACK), "enter", "--", str(ANSIBLE), "mqops.cluster.firewall", "-i", "inventory.yml"]
+
+    def play(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *words], cwd=site.folder, env=site.environment, capture_output=True, text=True, timeout=600,
+            check=False,
+        )  # fmt: skip
+
+    refused = play()
+    assert refused.returncode != 0
+    said = " ".join(refused.stdout.split())
+    assert "operation 200 (mqctl rollout, bob from laptop" in said, refused.stdout
+    assert "another operation is on mq2; nothing was changed on any host" in said, refused.stdout
+    # What could be taken was given back.
+    assert [noted(host) for host in HOSTS] == ["", "bob"]
+    done = play("-e", "mq_resume=true")
+    assert done.returncode == 0, done.stdout
+    rows = site.rows("operation", "show")
+    assert [(row["state"], row["command"]) for row in rows] == [("free", "packet filters")] * 2
+    assert len({row["number"] for row in rows}) == 1
+    assert rows[0]["number"] > 201  # the refused one had 201 on mq1
     (site.folder / "ansible.cfg").unlink()
-    # A process of this machine holds it for as long as it lives.
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
-        own = {"space": change_lock.space(), "pid": first.pid, "began": change_lock.began(first.pid)}
-        hold("mq1", BOB | own)
-        assert f"process {first.pid}" in site.run("rollout", "--yes", "--full", code=1).stdout
-        first.communicate()
-    site.run("rollout", "--yes", "--full")
 
 
 def test_who_was_taken_for_gone_and_is_not_ends_before_its_next_batch(site: Site) -> None:
@@ -162,20 +185,31 @@ def test_who_was_taken_for_gone_and_is_not_ends_before_its_next_batch(site: Site
     before = invocation("mq2")
     rows, _ = site.rollout_until("mq1: changed: broker: Write the unit and the options", hold_for_bob, 1)
     assert rows["mq2"]["state"] == "failed", rows
-    assert "it is being changed by bob from laptop" in rows["mq2"]["note"]
+    assert "operation 1000 (mqctl rollout, bob from laptop" in rows["mq2"]["note"]
     assert rows["mq2"]["note"].endswith("; what this run has not done yet stays undone")
     assert invocation("mq2") == before
-    assert [json.loads(noted(host)) for host in HOSTS] == [BOB, BOB]
-    site.run("rollout", "--yes", "--take-over")
+    assert [noted(host) for host in HOSTS] == ["bob", "bob"]
+    site.run("rollout", "--yes", "--resume")
     assert site.document("plan")["rows"] == []
     assert [noted(host) for host in HOSTS] == ["", ""]
 
 
-def test_what_mqctl_held_that_was_killed_is_held_elsewhere(site: Site) -> None:
+def test_what_mqctl_held_that_was_killed_stays_held(site: Site) -> None:
     site.set_options(f"{LISTENERS}mq_broker_options:\n  limits:\n    link_credit: 79\n")
     line = "mq1: changed: broker: Write the unit and the options"
     site.rollout_until(line, lambda group: os.killpg(group, signal.SIGKILL), -signal.SIGKILL)
-    assert "--take-over" in site.run("rollout", "--yes", code=1, inside=ELSEWHERE).stdout
+    site.was_killed = True
+    held = site.rows("operation", "show")
+    assert [row["state"] for row in held] == ["held", "held"]
+    # A boot ends no operation.
+    rack("kill", "mq1")
+    rack("boot", "mq1")
+    for inside in ((), ELSEWHERE):
+        assert "mqctl rollout --resume" in site.run("rollout", "--yes", code=1, inside=inside).stderr
+    site.run("operation", "release", "--yes")
+    freed = site.rows("operation", "show")
+    assert [(row["state"], row["number"]) for row in freed] == [("free", held[0]["number"] + 1)] * 2
     site.run("rollout", "--yes")
+    site.was_killed = False
     assert site.document("plan")["rows"] == []
     assert [noted(host) for host in HOSTS] == ["", ""]

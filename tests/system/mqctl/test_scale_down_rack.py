@@ -152,6 +152,9 @@ def test_data_of_a_broker_that_runs_is_not_moved_aside(site: Site, traffic: Traf
     assert "mqbroker@default.service: runs, so nobody has looked into its journal" in done.stdout
     assert [row["state"] for row in site.rows("status")] == ["running"] * 3
     assert rack("exec", "mq3", "--", "ls", "/var/lib/mq").split() == ["default"]
+    # Nothing ends it by itself.
+    assert "operation 2 (an uninstallation, " in site.run("scale-down", "mq3", "--yes", code=1).stderr
+    site.run("operation", "release", "--yes")
 
 
 def test_it_is_killed_while_messages_move_and_the_brokers_go_on(site: Site, traffic: Traffic) -> None:
@@ -160,8 +163,11 @@ def test_it_is_killed_while_messages_move_and_the_brokers_go_on(site: Site, traf
     assert row["state"] in ("moving", "moved")
     assert row["to"] == "mq1"
     refused = site.run("scale-down", "mq3", "--yes", code=1)
-    assert "mq3 drains already" in refused.stderr
+    assert "operation 4 (mqctl scale-down mq3, " in refused.stderr
     assert "mqctl scale-down mq3 --resume" in refused.stderr
+    # Nobody changes the cluster while it drains, whoever has begun that.
+    assert "operation 4 (mqctl scale-down mq3, " in site.run("rollout", "--yes", "--full", code=1).stderr
+    assert {row["state"] for row in site.rows("operation", "show")} == {"held"}
 
 
 def test_it_is_killed_while_the_broker_is_removed(site: Site, traffic: Traffic) -> None:
@@ -190,6 +196,7 @@ def test_it_goes_on_and_everything_is_accounted_for(site: Site, traffic: Traffic
 def test_nothing_of_it_is_left_and_its_data_is_kept(site: Site) -> None:
     inventory = (site.folder / "inventory.yml").read_text()
     assert "mq3" not in inventory
+    assert {row["state"] for row in site.rows("operation", "show")} == {"free"}
     assert [row["state"] for row in site.rows("status")] == ["running"] * 2
     assert [(row["links_up"], row["messages"]) for row in site.rows("status")] == [("1/1", 0)] * 2
     archive = Path(rack("exec", "mq3", "--", "sh", "-c", "echo /var/lib/mq/.archive/*").strip())

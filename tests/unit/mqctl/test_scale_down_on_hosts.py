@@ -19,6 +19,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
+from mqctl.operation import HeldCluster
 from mqctl.output import data_console
 from mqctl.scaledown import archive, inventory_files, leaver
 from mqctl.scaledown.leaver import Leaver
@@ -90,6 +91,8 @@ class HostShell(LocalShell):
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         if self.interrupts and self.interrupts in command.encode():
             raise KeyboardInterrupt
+        place = f"{self.root / self.name}"
+        stdin = stdin.replace(b'"/var/lib/', f'"{place}/'.encode()).replace(b'"/run/', f'"{place}/'.encode())
         return super().run_plain(self._there(command), stdin, timeout_s)
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
@@ -243,10 +246,10 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
     made("default")
     made("lost+found")
     made(".archive", "earlier", "default")
-    assert scale_down._begun(world, scale_down.Options(host="mq3", check=True), leaving) is False
+    assert scale_down._agreed(world, scale_down.Options(host="mq3", check=True), leaving) is None
     made("old", node_id="another")
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
-        scale_down._begun(world, scale_down.Options(host="mq3", yes=True), leaving)
+        scale_down._agreed(world, scale_down.Options(host="mq3", yes=True), leaving)
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
         leaver.stop(world, leaving, document())
     assert done("asked").count("scale-down") == 1, "which was a dry run"
@@ -318,8 +321,11 @@ def test_ctrl_c_while_it_begins_does_not_say_that_nothing_was_changed(
 ) -> None:
     made("default")
     monkeypatch.setattr(HostShell, "interrupts", b'"force": false')  # the broker has been asked by then
+    plan = scale_down._agreed(world, scale_down.Options(host="mq3", yes=True), leaving)
+    operation = HeldCluster({}, [])
     with pytest.raises(KeyboardInterrupt):
-        scale_down._begun(world, scale_down.Options(host="mq3", yes=True), leaving)
+        scale_down._begin(world, leaving, plan, operation)
+    assert operation.stays
     assert "nothing was changed" not in said(world)
     assert "mq3 may drain already; --show says so, mqctl scale-down mq3 --resume" in said(world)
 
@@ -390,7 +396,7 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
     made("default")
     says("mq3", queues={"queues": [{"name": "q", "address": "q", "message_count": 2, "consumer_count": 0}]})
     options = scale_down.Options(host="mq3", check=True, json=True)
-    assert scale_down._begun(world, options, leaving) is False
+    assert scale_down._agreed(world, options, leaving) is None
     assert isinstance(world.out, io.StringIO)
     plan = json.loads(world.out.getvalue())
     assert (plan["schema"], plan["hindrances"]) == ("mqctl.scale-down-plan/1", [])
@@ -400,9 +406,9 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
 def test_who_goes_on_is_told_that_it_drains_to_another_node(world: World, leaving: Leaver) -> None:
     made("default")
     drains_until_it_is_taken_back()
-    assert scale_down._begun(world, scale_down.Options(host="mq3", resume=True, to="mq1"), leaving)
+    assert scale_down._agreed(world, scale_down.Options(host="mq3", resume=True, to="mq1"), leaving) is None
     with pytest.raises(CommandError, match="--to mq2: mq3 drains to mq1 already"):
-        scale_down._begun(world, scale_down.Options(host="mq3", resume=True, to="mq2"), leaving)
+        scale_down._agreed(world, scale_down.Options(host="mq3", resume=True, to="mq2"), leaving)
 
 
 def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:

@@ -20,13 +20,15 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
+from mqctl.operation import Resume, holding
 from mqctl.output import OutputShape, Rows, write
-from mqctl.playbook.holding import TakeOver
 from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
 from mqctl.verification import verify
 from mqctl.world import World
+
+COMMAND = "mqctl rollout"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class Options(ReaderOptions, BundleOptions):
     full: Annotated[
         bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
     ] = False
-    take_over: TakeOver = False
+    resume: Resume = False
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
@@ -83,14 +85,16 @@ def run(world: World, options: Options) -> int:
     is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
     if is_idle and settled.all_settled(world, hosts, inputs):
         return leave_alone(world, options, cluster, hosts)
-    if not options.check:
-        make_missing(world, folder, plan.missing)
-    play = rollout_play(folder, bundle, hosts, batch, take_over=options.take_over)
+    play = rollout_play(folder, bundle, hosts, batch)
     play = replace(play, is_check=options.check, is_diff=options.diff)
-    code = carry_out(world, options, cluster, hosts, play)
-    if code is Exit.DONE and not options.check:
-        # Certificates that were made on the way went into it.
-        settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+    if options.check:
+        return carry_out(world, options, cluster, hosts, play)
+    with holding(world, cluster, COMMAND, is_resumed=options.resume):
+        make_missing(world, folder, plan.missing)
+        code = carry_out(world, options, cluster, hosts, play)
+        if code is Exit.DONE:
+            # Certificates that were made on the way went into it.
+            settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
     return code
 
 

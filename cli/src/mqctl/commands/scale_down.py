@@ -16,8 +16,8 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
+from mqctl.operation import HeldCluster, holding, require_free
 from mqctl.output import Column, Format, OutputShape, Rows, counted, write
-from mqctl.playbook.holding import TakeOver
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
 from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
@@ -77,7 +77,6 @@ class Options(ReaderOptions, InventoryOptions):
         3600.0
     )
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    take_over: TakeOver = False
 
 
 def run(world: World, options: Options) -> int:
@@ -109,9 +108,15 @@ def run(world: World, options: Options) -> int:
     if options.purge and options.resume:
         confirm.name(world, f"The data of {options.host} is deleted at the end.", cluster.name, is_sure=options.yes)
     document = _resumed(world, options, leaver) if options.resume else None
-    if document is None and not _begun(world, options, leaver):
-        return Exit.DONE  # it was only looked at
-    return _left(world, options, leaver, _stopped(world, options, leaver, document))
+    plan = _agreed(world, options, leaver) if document is None else None
+    if options.check:
+        return Exit.DONE
+    with holding(world, cluster, leaver.command, is_resumed=options.resume) as operation:
+        _begin(world, leaver, plan, operation)
+        operation.stays = True  # until the host is out, or it is taken back: brokers go on where this is interrupted
+        code = _left(world, options, leaver, _stopped(world, options, leaver, document))
+        operation.stays = False
+    return code
 
 
 def _require_one_way(options: Options) -> None:
@@ -154,9 +159,12 @@ def _cancel(world: World, options: Options, leaver: Leaver) -> int:
         confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=options.yes)
     else:
         confirm.yes(world, question, is_sure=options.yes)
-    archive.void_receipts(world, leaver.host)
-    each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
-    DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
+    with holding(world, leaver.cluster, leaver.command, is_resumed=True) as operation:
+        operation.stays = True
+        archive.void_receipts(world, leaver.host)
+        each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
+        DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
+        operation.stays = False
     world.note(f"{leaver.host.name} serves again; what has moved is at {', '.join(_targets(found)) or 'its target'}")
     return Exit.DONE
 
@@ -174,29 +182,26 @@ def _require_answers(found: Sequence[NodeLook]) -> None:
 # -- drain ------------------------------------------------------------------------------------------------------------
 
 
-def _begun(world: World, options: Options, leaver: Leaver) -> bool:
-    """Whether it drains: it did, or it was agreed to and begun."""
+def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
+    """What is to begin; None where all of it drains already, or nothing is to be done."""
     with untouched(world):
+        if not (options.resume or options.check):
+            require_free(world, leaver.cluster, leaver.command)
         found = look_at(world, leaver.nodes)
         if options.resume:
             _require_begun(leaver, found)
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
             _require_same_target(world, options, leaver, found)
-            return True
+            return None
         plan = plan_of(found, look_at(world, leaver.others), options.to)
         hindered = _hindered(world, plan)
         _show_plan(world, plan, hindered)
         if options.check:
             _write_plan(world, options, plan, hindered)
-            return False
+            return None
         _require_agreed(world, options, leaver, plan, hindered)
-    try:
-        _begin(world, plan, is_forced=options.force)
-    except KeyboardInterrupt:
-        world.note(f"interrupted: {leaver.host.name} may drain already; --show says so, {leaver.again}, or --cancel")
-        raise
-    return True
+    return plan
 
 
 def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
@@ -340,14 +345,20 @@ def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainP
         confirm.yes(world, question, is_sure=options.yes)
 
 
-def _begin(world: World, plan: DrainPlan, *, is_forced: bool) -> None:
-    begun = [one.node for one in plan.leaving if one.state not in ("moving", MOVED)]
-    each(
-        world, begun,
-        lambda session, node: session.call(
-            "scale-down", 60.0, node=plan.targets[node.name].node_id, force=is_forced
-        ),
-    )  # fmt: skip
+def _begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
+    """Have those drain that do not."""
+    if plan is None:
+        return
+
+    def begin(session: AdminClient, node: Node) -> None:
+        session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
+
+    try:
+        each(world, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], begin)
+    except KeyboardInterrupt:
+        operation.stays = True
+        world.note(f"interrupted: {leaver.host.name} may drain already; --show says so, {leaver.again}, or --cancel")
+        raise
 
 
 def _that_answer(world: World, found: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:
@@ -382,7 +393,7 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
 def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> int:
     """Take the host away, have the others forget it, and look at them."""
     try:
-        take_away(world, leaver, document, take_over=options.take_over)
+        take_away(world, leaver, document)
         others = [one.node for one in _that_answer(world, look_at(world, leaver.others), document["node_ids"])]
         have_forgotten(world, leaver, others, document["node_ids"])
         code = look_at_rest(world, leaver)

@@ -19,8 +19,8 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import draw, probe
+from mqctl.operation import Resume, holding
 from mqctl.output import OutputShape, counted
-from mqctl.playbook.holding import TakeOver
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
 from mqctl.world import World
@@ -28,10 +28,10 @@ from mqctl.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
-    """How many hosts at a time, and whether it asks or takes over."""
+    """How many hosts at a time, and whether it asks."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    take_over: TakeOver = False
+    resume: Resume = False
     batch: Annotated[str, typer.Option(help="Hosts that are added at a time, N or P%. [default: all]")] = ""
 
 
@@ -59,9 +59,9 @@ def run(world: World, options: Options) -> int:
         confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     missing = [one for one in plan.missing if one.node.host in {host.name for host in added}]
-    make_missing(world, folder, missing)
-    play = rollout_play(folder, bundle, added, batch, take_over=options.take_over)
-    code = carry_out(world, options, cluster, added, play)
+    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume):
+        make_missing(world, folder, missing)
+        code = carry_out(world, options, cluster, added, rollout_play(folder, bundle, added, batch))
     return code if code is Exit.FAILED else max(code, unseen)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,10 +11,12 @@ import typer
 from mqctl import confirm
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.inventory_faults import checked
-from mqctl.playbook.holding import TakeOver
+from mqctl.operation import Resume, holding
 from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
+
+COMMAND = "mqctl uninstall"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class Options(ReaderOptions, InventoryOptions):
     limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
     data: Annotated[bool, typer.Option("--data", help="Delete messages and identities too.")] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    take_over: TakeOver = False
+    resume: Resume = False
     check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
         False
     )
@@ -38,9 +41,11 @@ def run(world: World, options: Options) -> int:
     if not options.check:
         question = f"Remove the brokers of {names} ({what})."
         confirm.name(world, question, cluster.name, is_sure=options.yes)
-    variables = {"mq_uninstall_data": options.data, "mq_take_over": options.take_over}
+    variables = {"mq_uninstall_data": options.data}
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
-    try:
-        return report(world, run_play(world, cluster, play), options.shape)
-    except Interrupted as interrupted:
-        return report_interrupted(world, cluster, interrupted.state, options.shape, play)
+    held = contextlib.nullcontext() if options.check else holding(world, cluster, COMMAND, is_resumed=options.resume)
+    with held:
+        try:
+            return report(world, run_play(world, cluster, play), options.shape)
+        except Interrupted as interrupted:
+            return report_interrupted(world, cluster, interrupted.state, options.shape, play)

@@ -20,7 +20,6 @@ from typing import Any
 
 FINDINGS = "preflight_findings"
 VERDICT = "preflight_verdict"
-HELD_AS = "held_as"
 # Where this fails another host is to blame, which the reason names (playbooks/tasks/batch.yml).
 LOOK_BACK = "No host of the batches before fell out"
 OUTCOMES = {
@@ -38,10 +37,7 @@ REASON_CHARACTERS_MAX = 2000
 
 @dataclass(slots=True)
 class HostRun:
-    """One host in a run. `doing`: the task that is under way there, `task`: the last one that was.
-
-    `held_as`: what is noted there of the run that holds it (playbooks/tasks/lock.yml).
-    """
+    """One host in a run. `doing`: the task that is under way there, `task`: the last one that was."""
 
     name: str
     doing: str = ""
@@ -54,7 +50,6 @@ class HostRun:
     changes: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     marks: dict[str, Any] = field(default_factory=dict)
-    held_as: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +94,6 @@ class RunState:
             {name: self._redact(str(value)) for name, value in one.items()} for one in findings_of(result)
         ]
         host.marks |= marks_of(result)
-        if HELD_AS in result:
-            host.held_as = result[HELD_AS]
         if outcome == "failed" and data.get("ignore_errors"):
             outcome = "ok"
         if outcome == "skipped":

@@ -47,9 +47,7 @@ def require_no_hand(changes: Iterable[Change]) -> None:
         )
 
 
-def rollout_play(folder: Folder, bundle: str, hosts: Iterable[Host], batch: str, *, take_over: bool) -> Play:
+def rollout_play(folder: Folder, bundle: str, hosts: Iterable[Host], batch: str) -> Play:
     """The playbook for these hosts. `folder`: the certificates that they are to have."""
-    variables = {
-        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch, "mq_take_over": take_over,
-    }  # fmt: skip
+    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
     return Play("rollout", variables, ",".join(one.name for one in hosts), mark=MARK)

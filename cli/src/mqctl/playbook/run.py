@@ -18,7 +18,6 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.playbook.display import Display
 from mqctl.playbook.events import RunState
-from mqctl.playbook.holding import let_go
 from mqctl.playbook.place import collections_path, run_folder
 from mqctl.playbook.redact import Redactor
 from mqctl.world import World
@@ -72,8 +71,9 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
         said = redact(_last_words(folder)) if ended.rc not in (0, 2, 4) or not state.hosts else ""
     if ended.status == "canceled":
         state.interrupt(play.limit.split(",") if play.limit else [one.name for one in cluster.hosts], play.mark)
+    if world.operation:
+        world.operation.busy |= {one.name for one in state.hosts.values() if one.doing}
     state.put_in_order(host.name for host in cluster.hosts)
-    let_go(world, cluster, state)
     if ended.status == "canceled":
         raise Interrupted(state)
     if said and not state.failed and not state.unreachable:
@@ -106,7 +106,7 @@ def _run(
             playbook=f"mqops.cluster.{play.name}",
             inventory=[str(one) for one in cluster.sources],
             limit=play.limit or None,
-            extravars=dict(play.variables),
+            extravars={**play.variables, **({"mq_operation": world.operation.note} if world.operation else {})},
             envvars={
                 **ansible_environment(world),
                 "ANSIBLE_COLLECTIONS_PATH": collections_path(world.environ, world.cwd),

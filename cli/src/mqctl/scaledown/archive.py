@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mqctl.errors import CommandError
 from mqctl.inventory import Host
-from mqctl.nodes import shell
+from mqctl.nodes import guarded, shell
 from mqctl.ssh import shell as remote
 from mqctl.world import World
 
@@ -111,7 +111,8 @@ def purge(world: World, host: Host, name: str) -> None:
 
 
 def _run(world: World, host: Host, script: str, words: Sequence[str], stdin: bytes = b"") -> str:
-    result = remote.run(shell(world, host.access), ["sh", "-c", script, "sh", *words], stdin, 120)
+    command = guarded(world, host.access, ["sh", "-c", script, "sh", *words])
+    result = remote.run(shell(world, host.access), command, stdin, 120)
     if result.code != 0:
         raise CommandError(f"{host.name}: {FOLDER}: {result.complaint}", "mqctl status")
     return result.out.decode()

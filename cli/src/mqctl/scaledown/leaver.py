@@ -15,7 +15,7 @@ from mqctl import journals, node_state
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.nodes import Node, nodes_in, shell
+from mqctl.nodes import Node, guarded, nodes_in, shell
 from mqctl.output import counted
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.scaledown import archive, forgetting, receipt
@@ -46,9 +46,14 @@ class Leaver:
         return [one for one in nodes_in(self.cluster) if one.host != self.host.name]
 
     @property
+    def command(self) -> str:
+        """What is done, as it is noted on hosts."""
+        return f"mqctl scale-down {self.host.name}"
+
+    @property
     def again(self) -> str:
         """The command that goes on."""
-        return f"mqctl scale-down {self.host.name} --resume{' --force' if self.is_forced else ''}"
+        return f"{self.command} --resume{' --force' if self.is_forced else ''}"
 
 
 def receipt_of(
@@ -132,14 +137,15 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, is_forced
 def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node]) -> None:
     units = [f"mqbroker@{one.instance}.service" for one in nodes]
     if units:
-        result = remote.run(shell(world, leaver.host.access), ["systemctl", action, *units], timeout_s=STOP_S_MAX)
+        command = guarded(world, leaver.host.access, ["systemctl", action, *units])
+        result = remote.run(shell(world, leaver.host.access), command, timeout_s=STOP_S_MAX)
         if result.code:
             raise CommandError(f"{leaver.host.name}: systemctl {action}: {result.complaint}", leaver.again)
 
 
-def take_away(world: World, leaver: Leaver, document: Mapping[str, Any], *, take_over: bool) -> None:
+def take_away(world: World, leaver: Leaver, document: Mapping[str, Any]) -> None:
     """Remove the brokers of the host, which are stopped, and move their data aside."""
-    variables = {"mq_uninstall_archive": document["archive"], "mq_take_over": take_over}
+    variables = {"mq_uninstall_archive": document["archive"]}
     state = run_play(world, leaver.cluster, Play("uninstall", variables, leaver.host.name))
     if verdict(state) is not Exit.DONE:
         notes = "; ".join(one.note for one in state.hosts.values() if one.note)

@@ -1,0 +1,197 @@
+"""The operation of this run: one at a time in a cluster, by a number that the hosts keep and that only grows.
+
+Each host is asked, and all that can be reached are taken; where one cannot be had, those that were taken are given
+back. What is done on a host under the operation goes through `nodes.guarded`, with the number, and playbooks are handed
+it as `mq_operation`. So one that was given up, or that somebody goes on with elsewhere, comes to its end at its next
+step. Nothing ends it by itself: where mqctl is killed it stays. Source: docs/adr/0028-one-operation-at-a-time.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from getpass import getuser
+from importlib import resources
+from typing import Annotated, Any, Final
+
+import typer
+
+from mqctl.errors import CommandError
+from mqctl.fanout import on_each
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.nodes import shell
+from mqctl.remote import operation as noting
+from mqctl.ssh import shell as remote
+from mqctl.world import World
+
+IDLE_S: Final = 10.0
+TIME_S: Final = 30.0
+SINCE: Final = "%Y-%m-%d %H:%M:%S UTC"
+SHOW: Final = "mqctl operation show"
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on in the place of a run of this command that holds the cluster and is gone."),
+]
+
+
+@dataclass(slots=True)
+class HeldCluster:
+    """`note`: as it stands on hosts; `hosts`: those that have it; `busy`: where a task may still be under way.
+
+    `stays`: it is not over where this run ends, so that the hosts stay held.
+    """
+
+    note: dict[str, Any]
+    hosts: list[Host]
+    busy: set[str] = field(default_factory=set)
+    stays: bool = False
+
+
+@contextlib.contextmanager
+def holding(world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False) -> Iterator[HeldCluster]:
+    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does."""
+    own = begin(world, cluster, what, is_resumed=is_resumed)
+    world.operation = own
+    try:
+        yield own
+    finally:
+        world.operation = None
+        if not own.stays:
+            end(world, own)
+
+
+def require_free(world: World, cluster: InventoryCluster, what: str) -> None:
+    """No operation is under way, of those that are noted where hosts can be reached. Raises CommandError."""
+    _require_free(look(world, cluster.hosts)[0], what, is_resumed=False)
+
+
+def begin(world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False) -> HeldCluster:
+    """Take all hosts that can be reached. Raises CommandError where one of them is held, and none is then."""
+    found, faults = look(world, cluster.hosts)
+    _require_free(found, what, is_resumed=is_resumed)
+    for fault in faults.values():
+        world.note(f"{fault}; nobody is kept from changing that host meanwhile")
+    own = HeldCluster(note_of(world, what, found), [one for one in cluster.hosts if one.name in found])
+    instead_of = {name: note["token"] for name, note in found.items() if note and note["is_held"]}
+    taken, refusals = [], []
+    for host, answer in on_each(own.hosts, lambda one: _take(world, one, own.note, instead_of.get(one.name, ""))):
+        if isinstance(answer, CommandError):
+            refusals.append(answer.what)
+        elif answer is not None:
+            refusals.append(f"{host.name}: {noting.sentence(answer)}")
+        else:
+            taken.append(host)
+    if refusals:
+        end(world, HeldCluster(own.note, taken))
+        raise CommandError(f"{'; '.join(refusals)}; nothing was changed on any host", SHOW)
+    return own
+
+
+def _require_free(found: Mapping[str, dict[str, Any] | None], what: str, *, is_resumed: bool) -> None:
+    """Nothing is held, or by `what` itself, which is gone on with."""
+    held = {name: note for name, note in found.items() if note and note["is_held"]}
+    if is_resumed:
+        held = {name: note for name, note in held.items() if note["what"] != what}
+    if held:
+        name, note = max(held.items(), key=lambda one: int(one[1]["number"]))
+        raise CommandError(f"{name}: {noting.sentence(note)}; nothing was changed on any host", SHOW)
+
+
+def note_of(
+    world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True
+) -> dict[str, Any]:
+    """The next operation after those that were found."""
+    return {
+        "number": max((int(note["number"]) for note in found.values() if note), default=0) + 1,
+        "is_held": is_held,
+        "token": secrets.token_hex(8),
+        "user": _user(),
+        "machine": platform.node(),
+        "what": what,
+        "since": world.now().strftime(SINCE),
+    }
+
+
+def _user() -> str:
+    """Containers often run with a number that belongs to no account."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return "somebody"
+
+
+told = noting.told
+
+
+def look(world: World, hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any] | None], dict[str, str]]:
+    """Host -> what is noted there; and host -> why it could not be asked."""
+    found: dict[str, dict[str, Any] | None] = {}
+    faults: dict[str, str] = {}
+    for host, answer in on_each(hosts, lambda one: _ask(world, one, "operation.py", "look")):
+        if isinstance(answer, CommandError):
+            faults[host.name] = answer.what
+        else:
+            found[host.name] = answer["found"]
+    return found, faults
+
+
+def give_up(world: World, hosts: Sequence[Host]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Raise the number on all hosts that can be reached, and hold none: what is under way is refused at its next step.
+
+    What is noted now; and host -> why it is not noted there.
+    """
+    found, faults = look(world, hosts)
+    note = note_of(world, "mqctl operation release", found, is_held=False)
+    tokens = {name: str(one["token"]) if one else "" for name, one in found.items()}
+    asked = [one for one in hosts if one.name in found]
+    for host, answer in on_each(asked, lambda one: _take(world, one, note, tokens[one.name])):
+        if isinstance(answer, CommandError):
+            faults[host.name] = answer.what
+        elif answer is not None:
+            faults[host.name] = f"{host.name}: {noting.sentence(answer)}"
+    return note, faults
+
+
+def _take(world: World, host: Host, note: Mapping[str, Any], instead_of: str) -> dict[str, Any] | None:
+    words = ["take", "--note", json.dumps(note), *(["--instead-of", instead_of] if instead_of else [])]
+    found: dict[str, Any] | None = _ask(world, host, "operation.py", *words)["found"]
+    return found
+
+
+def end(world: World, own: HeldCluster) -> None:
+    """Give the hosts back. Another Ctrl-C ends this."""
+    try:
+        for host, answer in on_each(own.hosts, lambda one: _end(world, one, own)):
+            if isinstance(answer, CommandError):
+                world.note(f"{host.name}: it stays held, as it could not be given back: {answer.what}; {_remedy(own)}")
+            elif not answer:
+                world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
+    except KeyboardInterrupt:
+        world.note(f"interrupted: not every host was given back; {_remedy(own)}")
+
+
+def _end(world: World, host: Host, own: HeldCluster) -> bool:
+    """Whether it was given back; where a task may be under way, that is waited for."""
+    if host.name in own.busy and not _ask(world, host, "idle.py", "--wait", str(IDLE_S))["is_idle"]:
+        return False
+    _ask(world, host, "operation.py", "give-back", "--note", json.dumps(own.note))
+    return True
+
+
+def _remedy(own: HeldCluster) -> str:
+    return f"{own.note['what']} --resume goes on, mqctl operation release gives it up"
+
+
+def _ask(world: World, host: Host, program: str, *words: str) -> dict[str, Any]:
+    """What a program says that is sent to the host. Raises CommandError where it says nothing."""
+    text = resources.files("mqctl.remote").joinpath(program).read_bytes()
+    result = remote.run(shell(world, host.access), [host.access.python, "-", *words], text, TIME_S)
+    try:
+        answer: dict[str, Any] = json.loads(result.out)
+    except ValueError:
+        raise CommandError(f"{host.name}: {result.complaint}") from None
+    return answer

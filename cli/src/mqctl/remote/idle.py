@@ -1,0 +1,63 @@
+"""Waits until nothing of Ansible's is under way on this host: sent to it by mqctl after Ctrl-C, and run as root.
+
+Says whether that came about within `--wait` seconds, as one JSON document. Standard library of Python 3.9 only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import os
+import re
+import stat
+import time
+
+# What Ansible has its commands say where it takes on rights, and the file of a module.
+TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_")
+# Python that reads a module, or that somebody has at a terminal.
+READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
+LOOK_S = 0.2
+
+
+def has_task(proc: str = "/proc") -> bool:
+    """Whether Ansible does anything here."""
+    return any(_is_task(path) for path in glob.glob(f"{proc}/[0-9]*"))
+
+
+def _is_task(process: str) -> bool:
+    try:
+        with open(f"{process}/cmdline", "rb") as file:
+            words = file.read()
+        return bool(TASK.search(words) or (READER.search(words) and not _is_at_terminal(process)))
+    except OSError:
+        return False
+
+
+def _is_at_terminal(process: str) -> bool:
+    """Whether somebody types what it reads: Ansible sends modules through pipes and sockets."""
+    try:
+        return stat.S_ISCHR(os.stat(f"{process}/fd/0").st_mode)
+    except PermissionError:
+        return False
+
+
+def is_idle(wait_s: float, proc: str = "/proc") -> bool:
+    """Whether nothing of Ansible's is under way, or ends in this time."""
+    deadline_s = time.monotonic() + wait_s
+    while has_task(proc):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(LOOK_S)
+    return True
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wait", type=float, default=0.0)
+    print(json.dumps({"is_idle": is_idle(parser.parse_args().wait)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which operation may change a host: one at a time in a cluster, by a number that only grows, noted on the host itself.
+
+    {"number": 7, "is_held": true, "token": "5f0c…", "user": "ann", "machine": "laptop", "what": "mqctl rollout",
+     "since": "2026-11-27 10:15:00 UTC"}
+
+Invariant: the number of a host never falls. Whoever has a lower one than is noted is refused, whatever became of who
+noted it; nothing ends by itself, neither by time nor by a boot. Source: docs/adr/0028-one-operation-at-a-time.md.
+
+| noted is | who comes has | then |
+|---|---|---|
+| nobody | a higher number | it is noted |
+| who comes | that number | nothing changes |
+| another one, in whose place who comes is to be | a higher number | it is noted |
+| anything else | | it is refused |
+
+Sent to hosts by mqctl and run by the playbooks: standard library of Python 3.9 only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PLACE = "/var/lib/mq-operation.json"
+LOCK = "/run/mq-operation.lock"
+KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
+NUMBER_MAX = 2**53  # what JSON has as a whole number everywhere
+
+Note = dict[str, Any]
+
+
+def look(place: str = PLACE) -> Note | None:
+    """What is noted; what is not whole is nothing."""
+    try:
+        with open(place, encoding="utf-8", errors="replace") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in KINDS.items()):
+        return None
+    return found if 0 < found["number"] < NUMBER_MAX else None
+
+
+def take(wanted: Mapping[str, Any], instead_of: str = "", place: str = PLACE, lock: str = LOCK) -> Note | None:
+    """Note `wanted`; what is noted and stands in its way, None where it is noted now.
+
+    `instead_of`: the token of the operation in whose place it is to be, if it is still that one.
+    """
+    with locked(lock):
+        found = look(place)
+        if found is not None and is_own(found, wanted):
+            return None
+        if found is not None and not may_follow(found, wanted, instead_of):
+            return found
+        _put(place, wanted)
+    return None
+
+
+def may_follow(found: Mapping[str, Any], wanted: Mapping[str, Any], instead_of: str) -> bool:
+    """Whether the operation that is noted may be followed by another one."""
+    is_free = not found["is_held"] or found["token"] == instead_of
+    return is_free and bool(wanted["number"] > found["number"])
+
+
+def give_back(own: Mapping[str, Any], place: str = PLACE, lock: str = LOCK) -> bool:
+    """Note that this operation has ended, where it is the one that is noted; whether it was. Its number stays."""
+    with locked(lock):
+        found = look(place)
+        if found is None or not is_own(found, own):
+            return False
+        _put(place, {**found, "is_held": False})
+    return True
+
+
+def is_own(found: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether this operation holds what it is noted on."""
+    return bool(found["is_held"] and found["token"] == own["token"] and found["number"] == own["number"])
+
+
+def lost_to(own: Mapping[str, Any], place: str = PLACE) -> str:
+    """In words, what has come in the place of this operation; empty where it still holds the host."""
+    found = look(place)
+    if found is None:
+        return f"no operation is noted there any more, and {own['number']} was: somebody has removed {place}"
+    return "" if is_own(found, own) else sentence(found)
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """An operation in words."""
+    who = f"{found['user']} from {found['machine']}, since {found['since']}"
+    return f"operation {found['number']} ({found['what']}, {who})"
+
+
+def sentence(found: Mapping[str, Any]) -> str:
+    """Which operation is in the way, and what to do."""
+    who = told(found)
+    if not found["is_held"]:
+        return f"{who} has been there since and is over; begin anew"
+    again = f"{found['what']} --resume" if found["what"].startswith("mqctl ") else "-e mq_resume=true"
+    return (
+        f"{who} is under way; wait for its end, or where it is gone for certain go on in its "
+        f"place with {again}, or give it up with mqctl operation release"
+    )
+
+
+@contextlib.contextmanager
+def locked(place: str = LOCK) -> Iterator[None]:
+    """Nobody else changes the note meanwhile."""
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _put(place: str, note: Mapping[str, Any]) -> None:
+    """In the place of what was there, whole or not at all, also after a power cut."""
+    beside = f"{place}.new"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump({name: note[name] for name in KINDS}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, place)
+    folder = os.open(os.path.dirname(place), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def main() -> None:
+    """Run the program: what is noted there, as it was found, as one JSON document."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["look", "take", "give-back"])
+    parser.add_argument("--note", type=json.loads, default={})
+    parser.add_argument("--instead-of", default="")
+    args = parser.parse_args()
+    found = None
+    if args.action == "take":
+        found = take(args.note, args.instead_of)
+    elif args.action == "give-back":
+        give_back(args.note)
+    else:
+        found = look()
+    print(json.dumps({"found": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""The operation of a run: who gets the hosts, who is refused, who goes on. Each host is a folder of this machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl import operation
+from mqctl.commands import operation_release, operation_show
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.nodes import guarded
+from mqctl.output import data_console
+from mqctl.remote import idle
+from mqctl.remote import operation as noting
+from mqctl.ssh import shell as remote
+from mqctl.ssh.local import LocalShell
+from mqctl.ssh.shell import CommandResult
+from mqctl.world import World
+from rich.console import Console
+
+from tests.support.local_hosts import LocalHosts
+
+NAMES = ("mq1", "mq2", "mq3")
+WHAT = "mqctl rollout"
+VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+INVENTORY = """\
+all:
+  vars: {mq_cluster_name: main, mq_cluster_secret: 0123456789abcdef0123456789abcdef, ansible_connection: local}
+  hosts:
+    mq1: {ansible_host: 192.0.2.1}
+    mq2: {ansible_host: 192.0.2.2}
+    mq3: {ansible_host: 192.0.2.3}
+"""
+TASKS = (
+    b"sudo\0/bin/sh\0-c\0echo BECOME-SUCCESS-x ; python3\0",
+    b"python3\0/root/AnsiballZ_ping.py\0",
+    b"/usr/bin/python3.11\0",
+    b"python3\0",
+)
+
+
+class HostShell(LocalShell):
+    """Programs that are sent to it find a folder in the place of the host's own."""
+
+    folder = Path()
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        place = self.folder / self.name
+        if not place.exists():
+            raise CommandError(f"{self.name} is not reached")
+        for own in ("/run/", "/proc", "/var/lib/"):
+            stdin = stdin.replace(f'"{own}'.encode(), f'"{place}{own}'.encode())
+        return super().run_plain(command.replace("/var/lib/", f"{place}/var/lib/"), stdin, timeout_s)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(HostShell, "folder", tmp_path)
+    monkeypatch.setattr(operation, "IDLE_S", 1)
+    out = io.StringIO()
+    return World(
+        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
+        connector=LocalHosts(HostShell),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> InventoryCluster:
+    for name in NAMES:
+        made(tmp_path, name)
+    return InventoryCluster("main", tuple(Host(name, "main", VARIABLES, {}) for name in NAMES))
+
+
+def made(tmp_path: Path, name: str, *commands: bytes) -> None:
+    """A host where these commands run."""
+    for folder in ("run", "var/lib"):
+        (tmp_path / name / folder).mkdir(parents=True)
+    for number, line in enumerate((b"systemd\0", *commands), 1):
+        process = tmp_path / name / "proc" / str(number)
+        (process / "fd").mkdir(parents=True)
+        (process / "cmdline").write_bytes(line)
+        os.mkfifo(process / "fd" / "0")
+
+
+def noted(world: World) -> dict[str, tuple[int, bool]]:
+    """Host -> number and whether it is held."""
+    found = {name: noting.look(f"{world.cwd}/{name}{noting.PLACE}") for name in NAMES}
+    return {name: (note["number"], note["is_held"]) for name, note in found.items() if note}
+
+
+def all_with(number: int, *, is_held: bool) -> dict[str, tuple[int, bool]]:
+    return dict.fromkeys(NAMES, (number, is_held))
+
+
+def told(world: World) -> str:
+    assert isinstance(world.err.file, io.StringIO)
+    return world.err.file.getvalue()
+
+
+def step(world: World, cluster: InventoryCluster, name: str = "mq1") -> CommandResult:
+    """Something that is done on a host under the operation."""
+    access = cluster.host(name).access
+    return remote.run(HostShell(name, access.become), guarded(world, access, ["echo", "done"]))
+
+
+def test_one_holds_all_hosts_and_each_one_after_it_has_the_next_number(world: World, cluster: InventoryCluster) -> None:
+    for number in (1, 2):
+        with operation.holding(world, cluster, WHAT) as own:
+            assert own.note["number"] == number
+            assert noted(world) == all_with(number, is_held=True)
+            assert step(world, cluster).out == b"done\n"
+        assert noted(world) == all_with(number, is_held=False)
+    assert world.operation is None
+    assert told(world) == ""
+
+
+def test_a_second_one_is_told_of_the_first_and_takes_nothing(world: World, cluster: InventoryCluster) -> None:
+    operation.begin(world, cluster, "mqctl scale-down mq3")
+    for is_resumed in (False, True):  # one goes on with a command of one's own only
+        with pytest.raises(CommandError) as raised, operation.holding(world, cluster, WHAT, is_resumed=is_resumed):
+            pass
+        assert "operation 1 (mqctl scale-down mq3, " in raised.value.what
+        assert "mqctl scale-down mq3 --resume" in raised.value.what
+        assert raised.value.attempt == "mqctl operation show"
+    with pytest.raises(CommandError, match="nothing was changed on any host"):
+        operation.require_free(world, cluster, WHAT)
+    assert noted(world) == all_with(1, is_held=True)
+
+
+def test_who_goes_on_has_a_number_of_his_own_and_the_one_before_does_nothing_more(
+    world: World, cluster: InventoryCluster
+) -> None:
+    world.operation = before = operation.begin(world, cluster, WHAT)
+    assert step(world, cluster).code == 0
+    after = operation.begin(world, cluster, WHAT, is_resumed=True)
+    assert after.note["number"] == 2
+    done = step(world, cluster)
+    assert (done.code != 0, done.out) == (True, b"")
+    assert done.complaint == "operation 2 has begun since, so nothing more is done for 1; see: mqctl operation show"
+    operation.end(world, before)
+    assert noted(world) == all_with(2, is_held=True)
+    world.operation = after
+    assert step(world, cluster).code == 0
+
+
+def test_what_is_given_up_does_nothing_more(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    world.operation = operation.begin(world, cluster, WHAT)
+    assert operation_release.run(world, operation_release.Options(yes=True)) == Exit.DONE
+    assert "mq1: operation 1 (mqctl rollout, " in told(world)
+    assert "3 hosts of cluster main free, from number 2 on" in told(world)
+    assert noted(world) == all_with(2, is_held=False)
+    assert step(world, cluster).code != 0
+    with operation.holding(world, cluster, WHAT) as own:
+        assert own.note["number"] == 3
+
+
+def test_where_one_host_cannot_be_had_the_others_are_given_back(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else began between the look and the first step."""
+    look = operation.look
+
+    def late(*words: Any) -> Any:
+        found = look(*words)
+        put(world, "mq2", 1, "bob")
+        return found
+
+    monkeypatch.setattr(operation, "look", late)
+    with pytest.raises(CommandError, match=r"mq2: operation 1 \(mqctl rollout, bob from laptop"):
+        operation.begin(world, cluster, WHAT)
+    assert noted(world) == {"mq1": (1, False), "mq2": (1, True), "mq3": (1, False)}
+
+
+def put(world: World, name: str, number: int, user: str) -> None:
+    note = {"number": number, "is_held": True, "token": user, "user": user, "machine": "laptop", "what": WHAT,
+            "since": "2026-01-05 10:12:00 UTC"}  # fmt: skip
+    place = world.cwd / name
+    assert noting.take(note, place=f"{place}{noting.PLACE}", lock=f"{place}{noting.LOCK}") is None
+
+
+def test_a_host_that_was_away_has_the_number_of_the_next_one(
+    world: World, cluster: InventoryCluster, tmp_path: Path
+) -> None:
+    put(world, "mq1", 8, "ann")
+    operation.give_up(world, cluster.hosts)
+    (tmp_path / "mq3").rename(tmp_path / "cut")
+    with operation.holding(world, cluster, WHAT) as own:
+        assert [one.name for one in own.hosts] == ["mq1", "mq2"]
+    assert "mq3 is not reached; nobody is kept from changing that host meanwhile" in told(world)
+    (tmp_path / "cut").rename(tmp_path / "mq3")
+    assert noted(world) == {"mq1": (10, False), "mq2": (10, False), "mq3": (9, False)}
+    with operation.holding(world, cluster, WHAT):
+        assert noted(world) == all_with(11, is_held=True)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), CommandError("no")])
+def test_what_fails_gives_the_hosts_back_unless_it_goes_on_by_itself(
+    world: World, cluster: InventoryCluster, end: BaseException
+) -> None:
+    def fail(*, stays: bool) -> None:
+        with operation.holding(world, cluster, WHAT) as own:
+            own.stays = stays
+            raise end
+
+    for number, stays in ((1, False), (2, True)):
+        with pytest.raises(type(end)):
+            fail(stays=stays)
+        assert noted(world) == all_with(number, is_held=stays)
+
+
+@pytest.mark.slow
+def test_a_host_where_a_task_is_under_way_stays_held(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    made(tmp_path / "more", "mq2", TASKS[0])
+    (tmp_path / "more/mq2/proc").rename(tmp_path / "mq2/proc/more")
+    (tmp_path / "mq2/proc/more/2").rename(tmp_path / "mq2/proc/2")
+    with operation.holding(world, cluster, WHAT) as own:
+        own.busy |= {"mq1", "mq2"}
+        (tmp_path / "mq3").rename(tmp_path / "cut")
+    (tmp_path / "cut").rename(tmp_path / "mq3")
+    assert noted(world) == {"mq1": (1, False), "mq2": (1, True), "mq3": (1, True)}
+    busy, away = sorted(told(world).splitlines())
+    remedy = "mqctl rollout --resume goes on, mqctl operation release gives it up"
+    assert busy == f"mq2: a task is still under way there, so it stays held; {remedy}"
+    assert away == f"mq3: it stays held, as it could not be given back: mq3 is not reached; {remedy}"
+
+
+def test_it_is_shown_to_whoever_asks(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    put(world, "mq1", 8, "ann")
+    (tmp_path / "mq3").rename(tmp_path / "cut")
+    assert operation_show.run(world, operation_show.Options(json=True)) == Exit.DEGRADED
+    assert isinstance(world.out, io.StringIO)
+    rows = json.loads(world.out.getvalue())["rows"]
+    assert rows[0] == {
+        "host": "mq1", "number": 8, "state": "held", "command": WHAT, "user": "ann", "machine": "laptop",
+        "since": "2026-01-05 10:12:00 UTC",
+    }  # fmt: skip
+    assert (rows[1]["host"], rows[1]["number"], rows[1]["state"]) == ("mq2", 0, "free")
+    assert "mq3 is not reached" in told(world)
+
+
+# -- what is under way on a host --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", TASKS)
+def test_what_ansible_does_on_a_host_is_seen(tmp_path: Path, line: bytes) -> None:
+    made(tmp_path, "mq1", b"python3\0-\0{}\0", b"")
+    assert not idle.has_task(str(tmp_path / "mq1/proc"))
+    made(tmp_path, "mq2", line)
+    assert idle.has_task(str(tmp_path / "mq2/proc"))
+    assert not idle.is_idle(0.01, str(tmp_path / "mq2/proc"))
+
+
+@pytest.mark.parametrize("program", ["python3", sys.executable])
+def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str) -> None:
+    controller, terminal = os.openpty()
+    found = {}
+    for name, stdin in (("terminal", terminal), ("pipe", subprocess.PIPE)):
+        with subprocess.Popen([program], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / str(child.pid)).symlink_to(f"/proc/{child.pid}")
+            while not Path(f"/proc/{child.pid}/cmdline").read_bytes():
+                pass  # before it runs, the system may not show its arguments
+            found[name] = idle.has_task(str(tmp_path / name))
+            child.kill()
+    os.close(controller)
+    os.close(terminal)
+    assert found == {"terminal": False, "pipe": True}
+
+
+def test_a_task_that_ends_is_waited_for() -> None:
+    task = [sys.executable, "-c", "print(flush=True); input()  # BECOME-SUCCESS-x"]
+    with subprocess.Popen(task, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it runs, the system may not show its arguments
+        assert idle.has_task()
+        child.communicate()
