@@ -14,6 +14,7 @@ from mqbroker.node.values.effects import AdminReply
 from tests.sim.clients import Consumer, Producer
 from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 from tests.sim.network import ClusterNode
+from tests.sim.topics import Subscriber, Subscription
 
 ATTEMPTS: Final = 12
 CALLED_OFF_SHARE: Final = 0.3
@@ -154,3 +155,35 @@ class LeavingClusters(DrainedClusters):
     def _where(self) -> list[str]:
         leaving = [node.name for node in self.nodes if node.broker.store.remotes.scale_down.is_on]
         return super()._where() + [f"does not stay: {name}" for name in leaving]
+
+
+class LeavingSubscriptions(LeavingClusters):
+    """As those, with durable subscriptions: who subscribes comes to the heir as soon as the node is to leave, and
+    at the end what waits is read wherever it is. `handed_over` counts subscriptions that an heir has."""
+
+    @property
+    def has_topic(self) -> bool:
+        """There is one."""
+        return True
+
+    def _leave(self, node: ClusterNode, other: ClusterNode) -> None:
+        super()._leave(node, other)
+        for each in self.subscriptions:
+            if each.node is node:
+                self.clients.append(Subscriber(self.world, each.at(other)))
+
+    @property
+    def handed_over(self) -> int:
+        """See the class's docstring."""
+        return sum(len(self._holders(each)) - 1 for each in self.subscriptions)
+
+    def _holders(self, subscription: Subscription) -> list[ClusterNode]:
+        return [node for node in self.nodes if subscription.queue in node.broker.store.queues]
+
+    def _drain(self) -> int:
+        """Subscribers are wherever a subscription was."""
+        for each in self.subscriptions:
+            for node in self._holders(each):
+                if node is not each.node:
+                    Subscriber(self.world, each.at(node), is_drain=True)
+        return super()._drain()

@@ -13,10 +13,11 @@ from mqbroker.core.cluster.id_digest import NO_IDS
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Queue
 
-from tests.sim.drained import DrainedClusters, LeavingClusters
+from tests.sim.drained import DrainedClusters, LeavingClusters, LeavingSubscriptions
 
 SEEDS = (9, 12, 15, 16)  # much is sent again in these, or called off twice
-LEAVING_SEEDS = (2, 3, 4, 5)
+LEAVING_SEEDS = (2, 3, 4, 12)  # in the last one two leave to each other, and are called off
+SUBSCRIBED_SEEDS = (2, 4, 5)  # in the second one two leave to each other as well
 BUG_SEEDS = range(40)
 RECEIPT_SEEDS = range(8)
 
@@ -65,6 +66,17 @@ def test_nodes_that_leave_lose_nothing_and_their_receipts_balance() -> None:
         assert history.wrong == [], f"LeavingClusters({seed}).run()"
         begun, called_off, moved = begun + history.begun, called_off + history.called_off, moved + history.moved
     assert min(begun, called_off, moved) > 0
+
+
+def test_subscriptions_of_nodes_that_leave_get_each_copy_once() -> None:
+    handed_over, moved = 0, 0
+    for seed in SUBSCRIBED_SEEDS:
+        history = LeavingSubscriptions(seed)
+        verdict = history.run()
+        assert verdict.violations == [], f"LeavingSubscriptions({seed}).run()"
+        assert history.wrong == [], f"LeavingSubscriptions({seed}).run()"
+        handed_over, moved = handed_over + history.handed_over, moved + history.moved
+    assert min(handed_over, moved) > 0
 
 
 @pytest.mark.slow

@@ -29,6 +29,12 @@ class Subscription:
         self.name = name
         self.history = History(is_several_nodes=True)
 
+    def at(self, node: SimNode) -> Subscription:
+        """The same one, which another node has by now, or is about to."""
+        same = Subscription(node, self.topic, self.name)
+        same.history = self.history
+        return same
+
     @property
     def queue(self) -> str:
         """Of the node that has it."""

@@ -36,8 +36,8 @@ def fill(broker: BrokerProcess) -> None:
         c.sender(QUEUE).send_many([mq.Message(f"{number}", durable=True) for number in range(COUNT)])
 
 
-def count_at(broker: BrokerProcess) -> int:
-    return sum(row["message_count"] for row in broker.admin("queues")["queues"] if row["name"] == QUEUE)
+def count_at(broker: BrokerProcess, queue: str = QUEUE) -> int:
+    return sum(row["message_count"] for row in broker.admin("queues")["queues"] if row["name"] == queue)
 
 
 def wait_until(what: str, is_so: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mqbroker.client import sync
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.cluster_processes import Make, linked
+from tests.support.cluster_processes import WAIT_S, Make, linked
 from tests.system.cluster.test_drains import COUNT, Balanced, count_at, fill, read, uri_of, wait_until
 
 pytestmark = pytest.mark.system
@@ -42,3 +42,31 @@ def test_the_receipt_balances_though_a_broker_is_killed(make_broker: Make, dies:
         (COUNT, COUNT),
     ]
     assert read(target) == [f"{number}" for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_a_subscriber_goes_on_at_the_heir_though_a_broker_is_killed(make_broker: Make, dies: int) -> None:
+    brokers = Balanced(make_broker, 2).start()
+    source, target = brokers
+    linked(source, "mq1")
+    linked(target, "mq0")
+    with sync.connect(uri_of(source), container_id="reader") as c:
+        c.receiver("news", subscription="daily", topic=True)
+    with sync.connect(uri_of(source)) as c:
+        c.sender("news", topic=True).send_many([mq.Message(f"{n}", durable=True) for n in range(COUNT)])
+    source.admin("scale-down", node="mq1")
+    wait_until("a quarter is there", lambda: count_at(target, "reader.daily") > COUNT // 4)
+    with sync.connect(uri_of(target), container_id="reader") as c, pytest.raises(mq.LinkFailed, match="not here yet"):
+        c.receiver("news", subscription="daily", topic=True)
+    brokers[dies].kill()
+    brokers[dies].start()
+    wait_until("all is there", lambda: shown(source)["state"] == "moved")
+    assert shown(source)["receipt"]["balances"], shown(source)["receipt"]["difference"]
+    found: list[str] = []
+    with sync.connect(uri_of(target), container_id="reader") as c:
+        receiver = c.receiver("news", subscription="daily", topic=True)
+        while len(found) < COUNT:
+            for message in receiver.receive_many(1000, timeout=WAIT_S):
+                found.append(str(message.body))
+                message.accept()
+    assert found == [f"{number}" for number in range(COUNT)]

@@ -511,7 +511,6 @@ def test_a_node_that_is_given_up_leaves_the_queue_here() -> None:
         ({"non_destructive": True}, "is non-destructive"),
         ({"purge_on_no_consumers": True}, "is purged without consumers"),
         ({"durable": False}, "is not durable"),
-        ({"routing_type": "multicast"}, "is multicast"),
     ],
 )
 def test_what_does_not_drain_yet_is_refused_by_name(attributes: dict[str, Any], why: str) -> None:
@@ -639,3 +638,21 @@ def test_called_off_after_a_restart_what_is_paged_goes_although_something_new_li
         cluster.wait(500)
     assert a.admin("drain-show")["drains"] == []
     assert (count_at(a), count_at(b)) == (1, 500)
+
+
+def test_two_queues_that_drain_to_each_other_and_are_called_off_after_a_crash_are_served_again() -> None:
+    cluster, a, b = pair()
+    filled(a, 10, cluster)
+    filled(b, 10, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    drain(b, cluster, "a")
+    for node in (a, b):
+        node.crash()
+        node.start()
+    cluster.let_through("a", "b")
+    for node in (a, b):
+        node.admin("drain-cancel", queue="orders")
+    cluster.wait(5_000)
+    assert [node.admin("drain-show")["drains"] for node in (a, b)] == [[], []], "neither waits for the other for ever"
+    assert count_at(a) + count_at(b) == 20

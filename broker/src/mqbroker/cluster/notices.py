@@ -72,6 +72,7 @@ class Member:
     version: Version
     grouping: str = ""  # the type of its grouping handler, where it has one
     clients: tuple[Connector, ...] = ()  # how clients reach it, where it says so
+    heir: str = ""  # the id of the node that it leaves everything to, where it leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "clients", "deleted", "volatile")
+_LATER: Final = ("grouping", "clients", "heir", "deleted", "volatile")
 _CONNECTORS: Final = ("connectors", "clients")
 
 
@@ -220,6 +221,7 @@ def _member(row: dict[str, Any]) -> Member:
         _version(row),
         text_of(row, "grouping", _GROUPING) if "grouping" in row else "",
         connectors_of(row, CONNECTORS_MAX, 0, "clients") if "clients" in row else (),
+        text_of(row, "heir", NODE_ID) if "heir" in row else "",
     )
 
 

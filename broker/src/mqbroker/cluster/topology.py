@@ -127,6 +127,12 @@ class Topology:
         self.own = replace(self.own, version=replace(version, counter=version.counter + 1))
         return self.own
 
+    def leaves_to(self, heir: str) -> Member:
+        """This node is about to leave, and that one gets all that it has; empty: it stays."""
+        LOOK.has_touched = True
+        self.own = replace(self.own, heir=heir)
+        return self.again()
+
     def leave(self) -> MemberGone:
         """This node leaves."""
         return MemberGone(self.own.node_id, self.again().version)
@@ -208,5 +214,9 @@ def _merged(known: Member, told: Member) -> Member:
 def _difference(known: Member, now: Member) -> TopologyChangeKind:
     if known.boot_id != now.boot_id:
         return TopologyChangeKind.RESTARTED
-    is_same = (known.connectors, known.clients, known.name) == (now.connectors, now.clients, now.name)
+    is_same = _said(known) == _said(now)
     return TopologyChangeKind.REFRESHED if is_same else TopologyChangeKind.CHANGED
+
+
+def _said(member: Member) -> tuple[object, ...]:
+    return member.connectors, member.clients, member.name, member.heir

@@ -77,6 +77,7 @@ class ClusterQueue:
             if each.via.mode in REDISTRIBUTING
             and each.binding.is_connected
             and each.binding.consumers_count
+            and not each.binding.heir
             and (view is None or (passes(each.binding, view) and accepts(each.binding, view)))
         ]
 
@@ -88,20 +89,23 @@ class ClusterQueue:
         return members[first:] + members[:first]
 
     def members(self, queue: Queue | None, view: MessageView | None) -> list[ClusterQueueMember]:
-        """Who may have it at all: the queue that is here, then those that can be reached, then the others."""
+        """Who may have it at all: the queue that is here, then those that can be reached and
+        stay, then the others."""
         local: list[ClusterQueueMember] = [queue] if queue is not None and passes(queue, view) else []
         open_to: list[Remote] = [
             each
             for each in self.remotes
             if (each.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST) and passes(each.binding, view)
         ]
-        return [*local, *sorted(open_to, key=lambda each: not each.binding.is_connected)]
+        return [*local, *sorted(open_to, key=lambda each: (not each.binding.is_connected, bool(each.binding.heir)))]
 
     def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
         if isinstance(member, Queue):
             return self.is_strict or takes(member, view)
         binding, via = member
+        if binding.heir:
+            return False  # what came there would come here or elsewhere from there
         return binding.is_connected and (via.mode == STRICT or accepts(binding, view))
 
     @property
@@ -128,7 +132,11 @@ class ClusterBindings(BindingsElsewhere):
 
     def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere of a queue that is here."""
-        return self._groups.get((queue.kind.routing, queue.kind.name))
+        return self.group(queue.kind.routing, queue.kind.name)
+
+    def group(self, routing: str, name: str) -> ClusterQueue | None:
+        """The bindings elsewhere of a queue of the cluster."""
+        return self._groups.get((routing, name))
 
     @property
     def remotes(self) -> Iterable[Remote]:

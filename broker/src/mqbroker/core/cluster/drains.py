@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import check_is_public
@@ -164,12 +164,11 @@ def number_of(link: str) -> int:
 def hindrance_of(kind: QueueKind) -> str:
     """What a queue of this kind is that does not drain yet; empty where it does."""
     hindrances = (
-        (kind.routing != ANYCAST, f"is {kind.routing}"),
+        (kind.routing not in (ANYCAST, MULTICAST), f"is {kind.routing}"),
         (not kind.is_durable, "is not durable"),
         (kind.last_value, "keeps last values"),
         (kind.ring_size >= 0, "is a ring"),
         (kind.non_destructive, "is non-destructive"),
         (kind.purge_on_no_consumers, "is purged without consumers"),
-        (bool(kind.container), "is a subscription"),
     )
     return next((what for is_so, what in hindrances if is_so), "")

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
 from mqbroker.core.cluster.drains import Drains
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
 PREFIX: Final = INTERNAL_PREFIX + "sf."
 IDS_RESERVED: Final = 1 << 20
+LOCKED: Final = "amqp:resource-locked"
+NODE_ID_SIZE: Final = 36  # with which a name in the cluster ends
 
 
 class ForwardingRoute(NamedTuple):
@@ -68,6 +71,10 @@ class Remotes:
         self.drains = Drains(store)
         self.scale_down = ScaleDown(store, self._observe)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
+        self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has
+        self.wholly_here: dict[
+            str, None
+        ] = {}  # queues of nodes that leave of which all is here, by their names in the cluster
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
 
@@ -112,6 +119,25 @@ class Remotes:
         if queue is None or queue.kind.is_internal:
             return None
         return queue if cluster_name_of(queue.kind.name, node_id) == name else None
+
+    def moves_here(self, name: str, node_id: str, *, has_come: bool) -> None:
+        """A queue of that node drains to its namesake here, `name` in the cluster; `has_come`: all of it is here."""
+        there = cluster_name_of(name.removesuffix(self._store.node_id), node_id)
+        LOOK.has_touched = True
+        if has_come:
+            self.wholly_here[there] = None
+        else:
+            self.wholly_here.pop(there, None)
+
+    def check_has_come(self, name: str) -> None:
+        """Raises Refused where a subscription of this name is another node's that leaves everything to this one, and
+        that is linked and has not handed it over: whoever subscribed here now would not have what waits there."""
+        for node_id, heir in self.leaving.items():
+            remote = self.by_name.get(cluster_name_of(name, node_id))
+            is_there = remote is not None and remote.binding.is_connected and remote.binding.routing == MULTICAST
+            if is_there and heir == self._store.node_id and cluster_name_of(name, node_id) not in self.wholly_here:
+                why = f"subscription {name!r} is not here yet: node {node_id} hands it over; try again"
+                raise Refused(LOCKED, why)
 
     def queues_of(self, target: str, connection: str = "") -> list[Queue]:
         """Store-and-forward queues for a node."""
@@ -202,7 +228,8 @@ class Remotes:
     def reroute(self, queue: Queue, segment: Segment) -> None:
         """Messages in delivery that their target has no queue for: they are routed again, and go elsewhere or nowhere.
 
-        Copies that were owed to a subscription end with it; messages of a shared queue that nobody takes are dead.
+        Copies that were owed to a subscription end with it, unless another node has it; messages of a shared queue
+        that nobody takes are dead.
         """
         LOOK.has_touched = True
         for name in queue.kind.route:
@@ -210,6 +237,8 @@ class Remotes:
                 remote = self.by_name[name]
                 remote.via.remove(remote.binding)
         if not queue.kind.forwards_shared:
+            names = (name[:-NODE_ID_SIZE] for name in queue.kind.route)
+            self.redistribution.hand_on(queue, segment, names)
             self._store.discard(queue, segment, DELETED)
         elif not self.redistribution.route_again(queue, segment):
             self._store.dead_letters.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
@@ -282,6 +311,20 @@ class Forwarding:
         queue = self._store.queues.get(binding.queue)
         if queue is not None and queue.kind.address == binding.address:
             self._remotes.redistribution.look(queue, is_new=True)
+
+    def leaves_to(self, node_id: str, heir: str) -> None:
+        """A node leaves everything to that one, or (empty) stays, or is gone."""
+        remotes = self._remotes
+        LOOK.has_touched = True
+        if heir:
+            remotes.leaving[node_id] = heir
+        elif remotes.leaving.pop(node_id, ""):
+            remotes.wholly_here = {name: None for name in remotes.wholly_here if not name.endswith(node_id)}
+        for binding in self.bindings():
+            if binding.node_id == node_id and binding.heir != heir:
+                LOOK.has_touched = True
+                binding.heir = heir
+                self.changed(binding)
 
     def bindings(self) -> Iterator[RemoteBinding]:
         """All of them."""

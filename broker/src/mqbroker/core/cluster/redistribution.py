@@ -9,14 +9,15 @@ Source: Artemis's manual, "Message redistribution"; docs/adr/0012-cluster-connec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.cluster.cluster_bindings import ClusterQueue, bindings_at, is_choosy, takes
+from mqbroker.core.cluster.cluster_bindings import ClusterQueue, bindings_at, is_choosy, queues_of, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
 from mqbroker.core.queue.message_view import MessageView
@@ -170,6 +171,23 @@ class Redistribution:
                 self.forward(address, segment.part(segment.start + index, count), queues)
         store.discard(queue, segment, MOVED)
         return True
+
+    def hand_on(self, queue: Queue, segment: Segment, names: Iterable[str]) -> None:
+        """Copies in delivery that were owed to subscriptions of these names at a node that has them no more go where
+        another node, or this one, has the same."""
+        address = self._store.addresses[queue.kind.address]
+        bindings = bindings_at(address)
+        takers: dict[Queue, None] = {}
+        for name in names:
+            here = self._store.queues.get(name)
+            if here is not None and (here.kind.address, here.kind.routing) != (address.name, MULTICAST):
+                here = None
+            group = None if bindings is None else bindings.group(MULTICAST, name)
+            group = group or ClusterQueue(MULTICAST, name)
+            members = group.members(here, None)
+            takers.update(dict.fromkeys(queues_of(address, members[:1])))
+        if takers:
+            self.forward(address, segment, list(takers))
 
     def _give_back(self, address: Address, segment: Segment, queues: list[Queue]) -> None:
         """Values that were on their way elsewhere are in queues of this node again, but for those that are outdated."""

@@ -51,6 +51,7 @@ class RemoteBinding:
     cluster_name: str = field(init=False)
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read
+    heir: str = field(init=False, default="")  # the node that its owner leaves everything to
     is_connected: bool = field(init=False, default=True)
     is_deleted: bool = field(init=False, default=False)  # as its owner said; else the way there is forgotten
     consumers_count: int = field(init=False, default=0)

@@ -214,6 +214,7 @@ class Termini:
         for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
+            self._broker.store.remotes.check_has_come(name)
             if queue is not None and is_subscription(queue.kind, peer.container_id):
                 self._broker.store.permit(peer.actor, CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),

@@ -12,7 +12,6 @@ from mqbroker.amqp.events import Detached, Incoming
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.arrivals import Arrival
 from mqbroker.core.cluster.drains import hindrance_of
@@ -26,6 +25,7 @@ from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwarding_terms import (
     CLOSES_FOR_GOOD,
+    HAS_COME,
     NOT_FOUND,
     NUMBERED,
     QUEUE,
@@ -206,6 +206,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     if QUEUE in said:
         answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival))
+        peer.broker.store.remotes.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
     return MadeEnd(end, answer)
 
@@ -225,14 +226,21 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) ->
     if found is None:
         store.creation.check_queue(kind, BROKER)
         store.add_queue(kind)  # it is not new in the cluster: what its address keeps for later queues it has had
-    elif found.kind.is_draining:
+    elif found.kind.is_draining and not found.kind.drain_ends:  # one that ends keeps what comes
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
-    elif (found.kind.address, found.kind.routing, found.kind.is_durable) != (kind.address, ANYCAST, True):
-        why = f"queue {kind.name!r} is here, and is no durable anycast queue of address {kind.address!r}"
+    elif (found.kind.address, found.kind.routing, found.kind.is_durable) != (kind.address, kind.routing, True):
+        why = f"queue {kind.name!r} is here, and is no durable {kind.routing} queue of address {kind.address!r}"
+        raise Refused("amqp:precondition-failed", why)
+    elif _what_it_takes(found.kind) != _what_it_takes(kind):
+        why = f"queue {kind.name!r} is here, and takes other messages: its selector or its subscriber is another one"
         raise Refused("amqp:precondition-failed", why)
     elif what := hindrance_of(found.kind):
         raise Refused("amqp:precondition-failed", f"queue {kind.name!r} is here, and {what}: not all of it would stay")
+
+
+def _what_it_takes(kind: QueueKind) -> tuple[str, ...]:
+    return kind.selector, kind.container, kind.no_local, kind.moved_from
 
 
 def _names(value: Any) -> tuple[str, ...]:

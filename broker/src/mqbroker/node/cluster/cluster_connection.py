@@ -343,6 +343,7 @@ class ClusterConnection:
             return
         told, member = logged(change), change.member
         if change.kind is TopologyChangeKind.GONE:
+            self.remotes.leaves_to(member.node_id, "")
             self._left(member.node_id)
         self.cluster.changed()
         if told is not None:
@@ -350,6 +351,7 @@ class ClusterConnection:
         if change.spread is not None:
             self.announcer.member_changed(change.spread)
         if change.kind in LEARNED:
+            self.remotes.leaves_to(member.node_id, member.heir)
             connector = member.connectors[0] if member.connectors else None
             self.learn(member.node_id, member.boot_id, connector, member.version.term)
 
@@ -361,6 +363,8 @@ class ClusterConnection:
         if bridge is not None and bridge.peer is not None:
             bridge.peer.forwards.told(binding.cluster_name)
         LOOK.has_touched = True
+        member = self.topology.get(binding.node_id)
+        binding.heir = "" if member is None else member.heir
         self.remotes.add(binding)
         self.announcer.remote_added(binding)
 
@@ -378,6 +382,10 @@ class ClusterConnection:
             self.announcer.remote_changed(binding)
         elif binding.is_connected:
             self.add(binding)
+
+    def leaves_to(self, heir: str) -> None:
+        """This node leaves everything to that one, empty: it stays. All others are told."""
+        self.announcer.member_changed(self.topology.leaves_to(heir))
 
     # -- GroupingConnection --------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.cluster.id_digest import PACKED_SIZE_BYTES, IdDigest
 from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
+from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.records import as_json
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
@@ -22,6 +24,7 @@ NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what c
 CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
 QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the other node makes one where it has none,
 MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
+HAS_COME: Final = Symbol("mq:has-come")  # whether all that waited in it is there
 ARRIVED: Final = Symbol("mq:arrived")  # and how much has come of it, by the numbers that flows say
 NOT_FOUND: Final = "amqp:not-found"
 OLDER: Final = "the other node is of a release that does not know what drains there: upgrade it first"
@@ -29,11 +32,12 @@ ATTRIBUTES_SIZE_MAX: Final = 64 << 10
 OF_HERE: Final = (*DRAIN, "maker", "configured")  # what a queue is not at the other node
 
 
-def attach_for(kind: QueueKind, node_id: str, *, is_numbered: bool) -> Attach:
-    """What a node says that has such a queue."""
+def attach_for(kind: QueueKind, node_id: str, *, is_numbered: bool, has_come: bool = False) -> Attach:
+    """What a node says that has such a queue; `has_come`: nothing that drains is in it, or without an answer."""
     said: dict[Symbol, Any] = {SOURCE: node_id, ROUTE: list(kind.route), NUMBERED: is_numbered, CLOSES_FOR_GOOD: True}
     if kind.is_draining:
         said[QUEUE] = as_json({name: value for name, value in kind.attributes().items() if name not in OF_HERE})
+        said[HAS_COME] = has_come
     return Attach(
         name=kind.drains_as or kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
         target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
@@ -41,8 +45,14 @@ def attach_for(kind: QueueKind, node_id: str, *, is_numbered: bool) -> Attach:
     )  # fmt: skip
 
 
+def has_come(queue: Queue) -> bool:
+    """Whether the node to which a queue drains has all of it that is due."""
+    handed_over = queue.handed_over
+    return queue.message_count == queue.scheduled_count and (handed_over is None or not handed_over.ids.count)
+
+
 def queue_wanted(said: Any, address: str) -> QueueKind | None:
-    """The way back, None where it cannot be one of this address that clients share."""
+    """The way back, None where it cannot be one of this address that drains."""
     if not isinstance(said, str) or len(said) > ATTRIBUTES_SIZE_MAX:
         return None
     try:
@@ -53,7 +63,7 @@ def queue_wanted(said: Any, address: str) -> QueueKind | None:
     except (ValueError, RecursionError):
         return None
     kind = QueueKind.of(attributes)
-    return kind if kind.address == address and kind.routing == "anycast" and kind.is_durable else None
+    return kind if kind.address == address and kind.routing in (ANYCAST, MULTICAST) and kind.is_durable else None
 
 
 def makes_queues(answer: Target, arrived: IdDigest) -> Target:

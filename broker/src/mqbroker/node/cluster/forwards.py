@@ -23,7 +23,7 @@ from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, arrived_in, attach_for, has_made
+from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, arrived_in, attach_for, has_come, has_made
 from mqbroker.node.cluster.rivals import rivals_at, turn_rank
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
@@ -271,7 +271,7 @@ class Forwards:
         kind, own = queue.kind, peer.broker.node_id
         is_numbered = peer.bridge.of.options.use_duplicate_detection or kind.is_draining
         try:
-            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered))
+            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered, has_come=has_come(queue)))
         except PeerFault as fault:
             self._refused(queue, fault.description)
             return

@@ -82,6 +82,7 @@ class ScalingDown:
         LOOK.has_touched = True
         if record.is_on and not record.is_ending:
             self._doors.cordon()
+            self._tell(record.target)
             self._begin_at(self._broker.at.monotonic_ns)
 
     def begin(self, connection: str, target: str, *, is_forced: bool) -> None:
@@ -89,8 +90,14 @@ class ScalingDown:
         broker = self._broker
         self.record.begin(connection, target, is_forced=is_forced)
         self._doors.cordon()
+        self._tell(target)
         broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
         self._begin_at(broker.at.monotonic_ns + GRACE_NS)
+
+    def _tell(self, heir: str) -> None:
+        """The others send what they have elsewhere, and the heir makes nobody a subscription that is still to come."""
+        for connection in self._broker.cluster.connections.values():
+            connection.leaves_to(heir)
 
     def _begin_at(self, at_ns: int) -> None:
         LOOK.has_touched = True
@@ -114,6 +121,7 @@ class ScalingDown:
             broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
         for queue in self.queues():
             broker.cluster.call_off(queue, is_forced=is_forced)
+        self._tell("")
         self._doors.uncordon()
 
     def _let_go_on(self) -> None:

@@ -1,0 +1,217 @@
+"""A node leaves that has durable subscriptions: they are at its heir with all that waited, each copy once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.amqp.events import Detached
+from mqbroker.wire.performatives import Attach, Target
+from mqbroker.wire.types import Described, Symbol
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import Consumer, Producer
+from tests.unit.node.test_drains import LIMITS, bodies, pair
+from tests.unit.node.test_scale_down import begin, moved, shown
+
+DURABLE: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never"), "capabilities": (Symbol("topic"),)}
+SHARED = (Symbol("topic"), Symbol("shared"), Symbol("global"))
+RED = {Symbol("colour"): Described(Symbol("apache.org:selector-filter:string"), "colour = 'red'")}
+ASKS = Attach(name="news", handle=0, role=True, source=None, target=Target())
+
+
+def subscribe(node: ClusterNode, name: str = "news", credit: int = 0, **said: Any) -> Consumer:
+    source = {**DURABLE, **said.pop("source", {})}
+    consumer = Consumer(node, name, "topic", credit, source=source, **said)
+    node.cluster.run()
+    return consumer
+
+
+def is_told(consumer: Consumer) -> str:
+    """The condition with which its link ended, empty where it stands."""
+    ends = [event for event in consumer.talker.events if isinstance(event, Detached)]
+    return str(ends[-1].error.condition) if ends and ends[-1].error is not None else ""
+
+
+def left_behind(node: ClusterNode, name: str = "news", **said: Any) -> None:
+    """A subscription whose subscriber is away."""
+    consumer = subscribe(node, name, **said)
+    assert not is_told(consumer)
+    consumer.talker.connection.close()
+    node.cluster.run()
+
+
+def published(node: ClusterNode, count: int, first: int = 0, **said: Any) -> None:
+    producer = Producer(node, f"publisher {first}", "topic")
+    for body in bodies(count, first):
+        producer.send(body, **said)
+    node.cluster.run()
+    assert len(producer.outcomes) == count
+
+
+def waits(node: ClusterNode, name: str = "news.news") -> int:
+    queue = node.broker.store.queues.get(name)
+    return -1 if queue is None else queue.message_count
+
+
+def three(mode: str = "ON_DEMAND") -> tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode]:
+    cluster = ClusterStage()
+    names = ("a", "b", "c")
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": mode}
+    a, b, c = (cluster.node(name, [each for each in names if each != name], **said) for name in names)
+    cluster.run()
+    cluster.wait(600)
+    return cluster, a, b, c
+
+
+def test_what_waited_is_there_in_order_with_the_terms_of_the_subscription() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    left_behind(a, "shared", source={"capabilities": SHARED})
+    left_behind(a, "picky", filter=RED)
+    published(a, 100, application_properties={"colour": "red"})
+    published(a, 100, 100)
+    before = {name: queue.kind.attributes() | {"maker": ""} for name, queue in a.broker.store.queues.items()}
+    begin(a, cluster)
+    said = moved(a, cluster)
+    assert said["receipt"]["balances"], said["receipt"]
+    assert {row["queue"]: row["moved"] for row in said["receipt"]["queues"]} == {
+        "news.news": 200, "picky.picky": 100, "shared:global": 200,
+    }  # fmt: skip
+    there = {name: queue.kind.attributes() | {"maker": ""} for name, queue in b.broker.store.queues.items()}
+    assert there == before
+    assert subscribe(b, credit=500).bodies == bodies(200)
+    assert subscribe(b, "picky", 500, filter=RED).bodies == bodies(100)
+    assert subscribe(b, "shared", 500, source={"capabilities": SHARED}).bodies == bodies(200)
+    assert waits(a) == 0
+
+
+def test_who_comes_to_the_heir_too_early_is_refused_and_makes_nothing() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    published(a, 100)
+    begin(a, cluster)
+    early = subscribe(b, credit=500)
+    assert (is_told(early), waits(b)) == ("amqp:resource-locked", -1), "its queue does not drain yet"
+    asking = b.connect("news")
+    assert asking.session is not None
+    link = asking.session.attach_receiver(ASKS)
+    cluster.run()
+    ends = [event for event in asking.events if isinstance(event, Detached) and event.link is link]
+    assert [str(each.error.condition) for each in ends] == ["amqp:resource-locked"], "it cannot be ended yet"
+    assert subscribe(b, "other").bodies == [], "one of another name may begin"
+    cluster.hold_up("a", "b")
+    cluster.wait(1_600)
+    assert waits(a) == 100
+    cluster.let_through("a", "b")
+    moved(a, cluster)
+    assert subscribe(b, credit=500).bodies == bodies(100)
+
+
+def test_what_a_third_node_publishes_comes_once_all_the_while() -> None:
+    cluster, a, b, c = three()
+    left_behind(a)
+    published(c, 50)
+    cluster.wait(100)
+    begin(a, cluster)
+    for first in range(50, 150, 10):
+        published(c, 10, first)
+        published(b, 10, first + 1_000)
+        cluster.wait(300)
+    moved(a, cluster)
+    found = subscribe(b, credit=500).bodies
+    assert sorted(found) == sorted([*bodies(150), *bodies(100, 1_050)])
+    assert found[:50] == bodies(50), "what waited there comes first"
+
+
+def test_nobody_is_served_before_all_that_waited_is_there() -> None:
+    cluster, a, b = pair(confirmation_window_size=2_000)
+    left_behind(a)
+    published(a, 200)
+    begin(a, cluster)
+    cluster.wait(500)
+    b.is_disk_held = True  # so nothing of it is answered
+    cluster.wait(1_100)
+    assert min(waits(a), waits(b)) > 0
+    assert is_told(subscribe(b, credit=500)) == "amqp:resource-locked"
+    b.is_disk_held = False
+    moved(a, cluster)
+    assert subscribe(b, credit=500).bodies == bodies(200)
+
+
+def test_others_send_nothing_to_a_node_that_leaves_where_another_has_the_queue() -> None:
+    cluster, a, b, c = three("STRICT")
+    for node in (a, b, c):
+        node.admin("queue-create", name="orders")
+    cluster.run()
+    begin(a, cluster)
+    producer = Producer(c)
+    for body in bodies(10):
+        producer.publish(body)
+        cluster.run()
+    assert [waits(node, "orders") for node in (a, b, c)] == [0, 5, 5], "it is told before its queues drain"
+    a.admin("scale-down-cancel")
+    cluster.wait(2_000)
+    for body in bodies(10):
+        producer.publish(body)
+        cluster.run()
+    assert waits(a, "orders") in (3, 4)
+
+
+def test_copies_owed_to_a_node_that_is_given_up_are_anothers_of_the_same_subscription() -> None:
+    cluster, a, b, c = three()
+    left_behind(a)
+    cluster.hold_up("a", "c")
+    published(c, 7)
+    a.crash()
+    cluster.let_through("a", "c")
+    left_behind(b)
+    assert c.admin("cluster-forget", node_id=node_id_of("a")) is not None
+    cluster.wait(3_000)
+    assert subscribe(b, credit=50).bodies == bodies(7)
+
+
+def test_a_subscription_of_that_name_with_other_terms_hinders() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    published(a, 3)
+    left_behind(b, filter=RED)
+    begin(a, cluster, force=True)
+    cluster.wait(3_000)
+    said = shown(a)
+    assert said["state"] == "failed"
+    assert [row["name"] for row in said["hindrances"]] == ["news.news"]
+    assert "takes other messages" in said["hindrances"][0]["why"]
+    assert waits(a) == 3
+
+
+def test_both_nodes_may_die_half_way() -> None:
+    cluster, a, b = pair(confirmation_window_size=2_000)
+    left_behind(a)
+    published(a, 200)
+    begin(a, cluster)
+    for node in (a, b, a):
+        cluster.wait(1_100)
+        node.crash()
+        node.start()
+        cluster.run()
+        cluster.wait(200)
+        assert b.broker.store.remotes.leaving == {node_id_of("a"): node_id_of("b")}
+    assert moved(a, cluster)["receipt"]["balances"]
+    assert subscribe(b, credit=500).bodies == bodies(200)
+
+
+def test_called_off_it_is_served_where_it_was_and_who_leaves_is_asked_no_more() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    published(a, 10)
+    cluster.hold_up("a", "b")
+    begin(a, cluster)
+    cluster.wait(1_600)
+    a.admin("scale-down-cancel")
+    cluster.let_through("a", "b")
+    cluster.wait(5_000)
+    assert shown(a)["state"] == "none"
+    here = subscribe(a, credit=50).bodies
+    there = subscribe(b, credit=50)
+    assert is_told(there) == ""
+    assert sorted([*here, *there.bodies]) == bodies(10)
