@@ -134,7 +134,9 @@ def leaving(world: World, tmp_path: Path) -> Leaver:
         link = {"node": other, "node_id": f"id-{other}", "state": "up", "depth": 0, "unanswered": 0, "queues": 0}
         says(
             name, status={"node_id": f"id-{name}"}, queues={"queues": []}, journal=[],
-            topology={"members": [], "links": [link], "inbound": []}, **{"config-show": {"options": []}},
+            topology={"node_id": f"id-{name}", "members": [], "links": [link], "inbound": []},
+            addresses={"addresses": []}, producers={"producers": []}, discovery={"nodes": []},
+            **{"config-show": {"options": []}},
             **dict.fromkeys(("scale-down-show", "scale-down", "scale-down-cancel"), drain()),
         )  # fmt: skip
     hosts = (Host("mq1", "main", VARIABLES, {}), Host("mq3", "main", VARIABLES, {}))
@@ -394,7 +396,21 @@ def test_an_inventory_that_cannot_be_written_is_as_it_was(
 
 def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> None:
     made("default")
-    says("mq3", queues={"queues": [{"name": "q", "address": "q", "message_count": 2, "consumer_count": 0}]})
+    says(
+        "mq3",
+        queues={
+            "queues": [
+                {
+                    "name": "q",
+                    "address": "q",
+                    "message_count": 2,
+                    "consumer_count": 0,
+                    "routing_type": "anycast",
+                    "durable": True,
+                }
+            ]
+        },
+    )
     options = scale_down.Options(host="mq3", check=True, json=True)
     assert scale_down._agreed(world, options, leaving) is None
     assert isinstance(world.out, io.StringIO)

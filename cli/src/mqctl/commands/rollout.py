@@ -18,6 +18,7 @@ from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
+from mqctl.gate.gate import Force, require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.operation import Resume, holding
@@ -51,6 +52,7 @@ class Options(ReaderOptions, BundleOptions):
         bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
     ] = False
     resume: Resume = False
+    force: Force = False
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
@@ -59,6 +61,8 @@ def run(world: World, options: Options) -> int:
 
     Where every host is as the last rollout left it, and everything that went into that is the same, the playbook is
     left out: files, modes and owners are compared by digest. `--full` runs it all the same.
+
+    Nothing begins where clients would not be served while a batch is away; `--force` says what is given up.
 
     Between batches of brokers that are restarted, the links that stood have to stand again, and a message has to cross
     each (`mqctl cluster canary`); at the end of all.
@@ -79,6 +83,8 @@ def run(world: World, options: Options) -> int:
         hosts = cluster.limited(options.limit)
         bundle = bundle_of(world, options, cluster)
         plan = make_plan(world, cluster, hosts, Path(bundle))
+        if not options.check:
+            require_served(world, cluster, restarts(cluster, plan.changes, batch), is_forced=options.force)
         show_and_ask(world, options, cluster, plan)
     folder = folder_of(world, cluster)
     inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)

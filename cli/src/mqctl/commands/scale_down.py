@@ -14,6 +14,7 @@ from mqctl.admin import AdminClient
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
+from mqctl.gate import gate
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster, holding, require_free
@@ -195,7 +196,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
             _require_same_target(world, options, leaver, found)
             return None
         plan = plan_of(found, look_at(world, leaver.others), options.to)
-        hindered = _hindered(world, plan)
+        hindered = _hindered(world, plan) + _unserved(world, leaver, plan)
         _show_plan(world, plan, hindered)
         if options.check:
             _write_plan(world, options, plan, hindered)
@@ -297,6 +298,12 @@ def _hindered(world: World, plan: DrainPlan) -> list[str]:
 
     each(world, [one.node for one in plan.leaving], ask)
     return sorted(said)
+
+
+def _unserved(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
+    """Whom nobody serves once the host is away, its clients being sent to who takes the messages."""
+    targets = {one.name for one in plan.targets.values()}
+    return gate.lost(world, leaver.cluster, [leaver.host.node_names], targets)
 
 
 def _show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from mqctl import confirm
 from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.gate.gate import Force, require_served
 from mqctl.inventory_faults import checked
 from mqctl.operation import Resume, holding
 from mqctl.playbook.outcome import report, report_interrupted
@@ -27,18 +28,23 @@ class Options(ReaderOptions, InventoryOptions):
     data: Annotated[bool, typer.Option("--data", help="Delete messages and identities too.")] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     resume: Resume = False
+    force: Force = False
     check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
         False
     )
 
 
 def run(world: World, options: Options) -> int:
-    """Remove the brokers from the hosts. Messages and identities stay, unless --data is given."""
+    """Remove the brokers from the hosts. Messages and identities stay, unless --data is given.
+
+    Nothing is removed that clients are served by and nobody else would serve, unless by `--force`.
+    """
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
     names = ", ".join(one.name for one in hosts)
     what = "with all messages" if options.data else "messages stay"
     if not options.check:
+        require_served(world, cluster, [hosts], is_forced=options.force)
         question = f"Remove the brokers of {names} ({what})."
         confirm.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}

@@ -59,7 +59,6 @@ def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str 
             )
         plan.targets[one.name] = target_of(one, survivors, to)
     plan.overruled += [*_links(leaving, survivors), *(text for one in leaving for text in _room(one, plan))]
-    plan.warnings += [text for one in leaving for text in _readers(one, survivors)]
     plan.warnings += [text for one in leaving for text in _unread(one, plan)]
     return plan
 
@@ -119,13 +118,6 @@ def _room(one: NodeLook, plan: DrainPlan) -> list[str]:
     if free is None or one.stored_bytes <= free:
         return []
     return [f"{target.name} has {free} bytes free on its disk, and {one.name} stores up to {one.stored_bytes}"]
-
-
-def _readers(leaving: NodeLook, survivors: Sequence[NodeLook]) -> list[str]:
-    """Queues that are consumed from at the leaving node alone."""
-    elsewhere = {row["name"] for one in survivors for row in one.queues if row["consumer_count"]}
-    alone = [row["name"] for row in leaving.queues if row["consumer_count"] and row["name"] not in elsewhere]
-    return [f"{name}: only {leaving.name} has consumers of it; they have to connect to another node" for name in alone]
 
 
 def _unread(leaving: NodeLook, plan: DrainPlan) -> list[str]:

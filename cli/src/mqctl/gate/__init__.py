@@ -1,0 +1,1 @@
+"""Before brokers are stopped, restarted, drained or removed: who would not be served while they are away."""

@@ -1,0 +1,126 @@
+"""What each node of a cluster says of whom it serves, asked for all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from mqctl.admin import AdminClient, AdminError
+from mqctl.errors import CommandError
+from mqctl.fanout import on_each
+from mqctl.gate.losses import Gossip, Standing
+from mqctl.nodes import Node, open_admin
+from mqctl.scaledown.looks import SERVES, show
+from mqctl.world import World
+
+FORWARD: Final = "forward"
+TEMPORARY: Final = "temporary."
+PEERS: Final = ".peers"
+INVITES: Final = ".client-connector-ref"
+AUTO_CREATE: Final = "auto-create-addresses"
+ADDRESSES_MAX: Final = 1000  # of which settings are asked for
+
+
+def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
+    """All that answer; who does not stays for nobody."""
+    said: dict[str, dict[str, Any]] = {}
+    for node, answer in on_each(nodes, lambda one: _ask(world, one)):
+        if not isinstance(answer, CommandError):
+            said[node.name] = answer
+    written = sorted({name for answer in said.values() for name in written_in(answer)})[:ADDRESSES_MAX]
+    missing = {
+        node.name: [name for name in written if name not in {row["name"] for row in said[node.name]["addresses"]}]
+        for node in nodes if node.name in said
+    }  # fmt: skip
+    asked = [node for node in nodes if missing.get(node.name)]
+    made = {node.name: answer for node, answer in on_each(asked, lambda one: _made(world, one, missing[one.name]))
+            if not isinstance(answer, CommandError)}  # fmt: skip
+    names = {answer["node_id"]: name for name, answer in said.items()}
+    by_connector = {
+        row["connector"]: names.get(row["node_id"], row["node"]) for each in said.values() for row in each["members"]
+    }
+    return [standing_of(name, answer, made.get(name, ()), by_connector) for name, answer in said.items()]
+
+
+def _ask(world: World, node: Node) -> dict[str, Any]:
+    with open_admin(world, node) as session:
+        topology = session.call("topology")
+        return {
+            "node_id": topology["node_id"],
+            "members": topology["members"],
+            "queues": session.call("queues")["queues"],
+            "addresses": session.call("addresses")["addresses"],
+            "producers": session.call("producers")["producers"],
+            "options": session.call("config-show")["options"],
+            "heard": session.call("discovery")["nodes"],
+            "drain": show(session),
+        }
+
+
+def _made(world: World, node: Node, names: Sequence[str]) -> list[str]:
+    """Which of these addresses would be made there for who sends to them."""
+    with open_admin(world, node) as session:
+        return [name for name in names if _is_made(session, name)]
+
+
+def _is_made(session: AdminClient, name: str) -> bool:
+    try:
+        rows = session.call("address-settings-show", address=name)["settings"]
+    except AdminError:
+        return False
+    return any(row["setting"] == AUTO_CREATE and row["value"] for row in rows)
+
+
+def written_in(answer: Mapping[str, Any]) -> set[str]:
+    """Addresses that clients of a node send to; a link that names none may send anywhere."""
+    return {str(row["address"]) for row in answer["producers"] if row["address"]}
+
+
+def standing_of(
+    name: str, answer: Mapping[str, Any], made: Collection[str], by_connector: Mapping[str, str]
+) -> Standing:
+    """What a node has said, in the terms of losses. `by_connector`: the names of nodes by how they are reached."""
+    addresses = {row["name"]: row for row in answer["addresses"]}
+    paused = {each: "it is paused there" for each, row in addresses.items() if row["paused"]}
+    return Standing(
+        name,
+        takes_clients=answer["drain"].get("state", SERVES) == SERVES,
+        invites=any(row["option"].endswith(INVITES) and row["value"] for row in answer["options"]),
+        read=frozenset(row["name"] for row in answer["queues"] if is_read(row)),
+        written=frozenset(written_in(answer)),
+        open=(frozenset(addresses) - paused.keys()) | frozenset(made),
+        shut=paused,
+        gossip=_gossip_of(answer["options"]),
+        resolved=_resolved_of(answer["heard"], by_connector),
+    )
+
+
+def is_read(row: Mapping[str, Any]) -> bool:
+    """Whether clients consume from a queue that others could consume from elsewhere: neither what waits for another
+    node, nor what is made for one client and goes with it."""
+    is_own = row["routing_type"] == "multicast" and not row["durable"]
+    is_ours = row["routing_type"] == FORWARD or str(row["name"]).startswith(("$", TEMPORARY))
+    return bool(row["consumer_count"]) and not is_own and not is_ours
+
+
+def _gossip_of(options: Sequence[Mapping[str, Any]]) -> list[Gossip]:
+    values = {row["option"]: row["value"] for row in options}
+    heads = [option.removesuffix(PEERS) for option in values if option.endswith(PEERS)]
+    return [
+        Gossip(
+            head.rpartition(".")[2],
+            f"{values.get(f'{head}.local-bind-address')}:{values.get(f'{head}.local-bind-port')}",
+            frozenset(map(str, values[f"{head}{PEERS}"] or ())),
+        )
+        for head in heads
+        if head.startswith("discovery-groups.") and values.get(f"{head}.discovery") == "gossip"
+    ]
+
+
+def _resolved_of(heard: Sequence[Mapping[str, Any]], by_connector: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for row in heard:
+        if row["discovery"] == "dns":
+            # What is nobody's of the cluster keeps its own name, so that it counts as one that stays.
+            found.setdefault(row["group"], set()).add(by_connector.get(row["connector"], row["connector"]))
+    return {group: frozenset(names) for group, names in found.items()}

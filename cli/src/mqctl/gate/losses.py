@@ -1,0 +1,121 @@
+"""What a cluster would lose if some of its nodes were away. Pure: what nodes have said in, losses out.
+
+| of a node that would be away | is lost unless |
+|---|---|
+| a queue that clients consume from there | they consume from it at a node that stays, or are sent on to one |
+| an address that clients send to there | a node that stays takes clients and has that address open, or makes it |
+| its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
+| what a name of DNS leads to | the name leads a node that stays to another one as well |
+
+A node that does not answer, or lets no client in, stays for nobody. What is lost while it is away comes back with it,
+so `--force` may overrule all of it. Source: docs/adr/0028-one-operation-at-a-time.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+SHUT = "it does not exist there, and is not made for who sends"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a node says of itself. `invites`: it tells other nodes how clients reach it, so that they may be sent there;
+    `read`: queues that clients consume from; `written`: addresses that they send to;
+    `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not.
+    """
+
+    name: str
+    takes_clients: bool = True
+    invites: bool = False
+    read: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+    open: frozenset[str] = frozenset()
+    shut: Mapping[str, str] = field(default_factory=dict)
+    gossip: Sequence[Gossip] = ()
+    resolved: Mapping[str, frozenset[str]] = field(default_factory=dict)  # group by DNS -> names of nodes, others empty
+
+
+@dataclass(frozen=True, slots=True)
+class Gossip:
+    """A group that finds others by gossip: its own place and those of its peers, as `host:port`."""
+
+    group: str
+    place: str
+    peers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is lost, why, and what would change that."""
+
+    what: str
+    why: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.what}: {self.why} ({self.remedy})"
+
+
+def losses(nodes: Sequence[Standing], away: Collection[str], sent_to: Collection[str] = ()) -> list[Loss]:
+    """All that is lost while the nodes `away` are. `sent_to`: nodes that their clients are sent to, where they are."""
+    gone = [one for one in nodes if one.name in away]
+    stay = [one for one in nodes if one.name not in away and one.takes_clients]
+    is_sent_on = any(one.name in sent_to and one.invites for one in stay)
+    return [
+        *_queues(gone, stay, is_sent_on=is_sent_on),
+        *_addresses(gone, stay),
+        *_gossip(nodes, gone, [one for one in nodes if one.name not in away]),
+        *_names(gone, [one for one in nodes if one.name not in away]),
+    ]
+
+
+def _queues(gone: Sequence[Standing], stay: Sequence[Standing], *, is_sent_on: bool) -> Iterator[Loss]:
+    elsewhere = frozenset[str]().union(*(one.read for one in stay))
+    for name in sorted(frozenset[str]().union(*(one.read for one in gone)) - elsewhere):
+        if not is_sent_on:
+            where = ", ".join(one.name for one in gone if name in one.read)
+            other = stay[0].name if stay else "another node, of which there is none"
+            yield Loss(f"queue {name}", f"is consumed from at {where} alone", f"start a consumer at {other}")
+
+
+def _addresses(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
+    for name in sorted(frozenset[str]().union(*(one.written for one in gone))):
+        if any(name in one.open for one in stay):
+            continue
+        where = ", ".join(one.name for one in gone if name in one.written)
+        whys = [f"{one.name}: {one.shut.get(name, SHUT)}" for one in stay] or ["no other node takes clients"]
+        yield Loss(
+            f"address {name}", f"is sent to at {where}, and taken nowhere else: {'; '.join(whys)}",
+            "mqctl address create or resume at another node",
+        )  # fmt: skip
+
+
+def _gossip(nodes: Sequence[Standing], gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
+    """Places that are nobody's of the cluster are taken for alive: nobody here knows better."""
+    lost = {each.place for one in gone for each in one.gossip}
+    lost |= {each.place for one in nodes if one not in gone and not one.takes_clients for each in one.gossip}
+    for one in stay if len(stay) > 1 else ():
+        for each in one.gossip:
+            peers = each.peers - {each.place}
+            if peers and peers <= lost:
+                yield Loss(
+                    f"discovery group {each.group} of {one.name}",
+                    f"gossips with {', '.join(sorted(peers))} alone",
+                    "add a peer that stays to the group",
+                )
+
+
+def _names(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
+    lost = {one.name for one in gone}
+    for one in stay if len(stay) > 1 else ():
+        for group, led_to in one.resolved.items():
+            others = led_to - {one.name}
+            if others and others <= lost:
+                yield Loss(
+                    f"discovery group {group} of {one.name}",
+                    f"is led by DNS to {', '.join(sorted(others))} alone",
+                    "add a node that stays to the names",
+                )

@@ -1,0 +1,33 @@
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Hosts of which several are changed at a time: in order, and never two of one rack in a batch.
+
+A rack is what falls out together, so its hosts are what others are meant to stand in for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def batches(hosts: Sequence[str], racks: Mapping[str, str], size: object = "") -> list[int]:
+    """How many hosts are in each batch. `racks`: host -> rack, or empty; `size`: N or P%, empty for 1."""
+    count = count_of(size, len(hosts))
+    counts: list[int] = []
+    rack_names: set[str] = set()
+    for host in hosts:
+        rack = racks.get(host) or ""
+        if not counts or counts[-1] >= count or (rack and rack in rack_names):
+            counts.append(0)
+            rack_names = set()
+        counts[-1] += 1
+        rack_names.add(rack)
+    return counts
+
+
+def count_of(size: object, total: int) -> int:
+    """Hosts in a batch at most; of a percentage at least one."""
+    text = str(size or 1)
+    if text.endswith("%"):
+        return max(1, total * int(text[:-1]) // 100)
+    return max(1, int(text))

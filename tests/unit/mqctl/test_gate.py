@@ -1,0 +1,249 @@
+"""Who would not be served if some nodes were away, and what a rollout, a drain and a removal make of that."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl.errors import CommandError
+from mqctl.gate import facts, gate
+from mqctl.gate.losses import Gossip, Standing, losses
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.nodes import BROKER
+from mqctl.output import data_console
+from mqctl.plan import Change
+from mqctl.ssh.local import LocalShell, LocalStream
+from mqctl.world import World
+from rich.console import Console
+
+from tests.support.local_hosts import LocalHosts
+
+HOSTS = ("mq1", "mq2", "mq3")
+
+
+def node(name: str, **changes: Any) -> Standing:
+    sets = {key: frozenset(value) for key, value in changes.items() if key in ("read", "written", "open")}
+    return Standing(name, **{**changes, **sets})
+
+
+def lost(*nodes: Standing, away: tuple[str, ...] = ("mq3",), sent_to: tuple[str, ...] = ()) -> list[str]:
+    return [one.what for one in losses(nodes, away, sent_to)]
+
+
+# -- queues -----------------------------------------------------------------------------------------------------------
+
+READER = node("mq3", read=["orders"])
+# (who else is there, where clients are sent to) -> what is lost. A case a row.
+QUEUES: list[tuple[list[Standing], tuple[str, ...], bool]] = [
+    ([], (), True),
+    ([node("mq1")], (), True),
+    ([node("mq1", read=["others"])], (), True),
+    ([node("mq1", read=["orders"])], (), False),
+    ([node("mq1", read=["orders"], takes_clients=False)], (), True),
+    ([node("mq1"), node("mq2", read=["orders"])], (), False),
+    ([node("mq1", invites=True)], ("mq1",), False),
+    ([node("mq1", invites=True)], (), True),
+    ([node("mq1", invites=True), node("mq2")], ("mq2",), True),
+    ([node("mq1", invites=True, takes_clients=False)], ("mq1",), True),
+]
+
+
+@pytest.mark.parametrize(("others", "sent_to", "is_lost"), QUEUES)
+def test_a_queue_is_served_where_clients_of_it_stay_or_are_sent_to(
+    others: list[Standing], sent_to: tuple[str, ...], *, is_lost: bool
+) -> None:
+    assert lost(READER, *others, sent_to=sent_to) == (["queue orders"] if is_lost else [])
+
+
+def test_two_that_go_together_do_not_stand_in_for_each_other() -> None:
+    both = [node("mq1"), node("mq2", read=["orders"]), READER]
+    assert lost(*both, away=("mq2",)) == lost(*both, away=("mq3",)) == []
+    assert lost(*both, away=("mq2", "mq3")) == ["queue orders"]
+    (one,) = losses(both, ("mq2", "mq3"))
+    assert one.text == "queue orders: is consumed from at mq2, mq3 alone (start a consumer at mq1)"
+
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("others", "is_lost", "why"),
+    [
+        ([], True, "no other node takes clients"),
+        ([node("mq1")], True, "mq1: it does not exist there, and is not made for who sends"),
+        ([node("mq1", shut={"orders": "it is paused there"})], True, "mq1: it is paused there"),
+        ([node("mq1", open=["orders"])], False, ""),
+        ([node("mq1", open=["orders"], takes_clients=False)], True, "no other node takes clients"),
+        ([node("mq1"), node("mq2", open=["orders"])], False, ""),
+    ],
+)
+def test_an_address_keeps_a_node_that_takes_its_producers(others: list[Standing], *, is_lost: bool, why: str) -> None:
+    writer = node("mq3", written=["orders"], open=["orders"])
+    found = losses([writer, *others], ("mq3",))
+    assert [one.what for one in found] == (["address orders"] if is_lost else [])
+    assert all(why in one.why for one in found)
+    # Nobody sends to it where it goes away.
+    assert lost(replace(writer, written=frozenset()), *others) == []
+
+
+# -- discovery --------------------------------------------------------------------------------------------------------
+
+
+def gossips(name: str, *peers: str, **changes: Any) -> Standing:
+    return node(name, gossip=[Gossip("lan", f"{name}:9", frozenset(f"{peer}:9" for peer in peers))], **changes)
+
+
+def test_each_that_gossips_keeps_a_peer() -> None:
+    seeded = [gossips("mq1", "mq3"), gossips("mq2", "mq3"), gossips("mq3", "mq3")]
+    assert lost(*seeded) == ["discovery group lan of mq1", "discovery group lan of mq2"]
+    assert lost(*seeded, away=("mq1",)) == []
+    # Its own place keeps nobody company, and one that is nobody's of the cluster may.
+    assert lost(gossips("mq1", "mq1", "mq3"), *seeded[1:]) == [
+        "discovery group lan of mq1",
+        "discovery group lan of mq2",
+    ]
+    assert lost(gossips("mq1", "elsewhere", "mq3"), *seeded[1:]) == ["discovery group lan of mq2"]
+    # A node that is alone then has nobody to find.
+    assert lost(seeded[0], seeded[2]) == []
+
+
+def test_each_name_leads_to_another_node() -> None:
+    def led(name: str, *to: str) -> Standing:
+        return node(name, resolved={"names": frozenset(to)})
+
+    others = [led("mq2", "mq1", "mq2", "mq3"), led("mq3", "mq3")]
+    assert lost(led("mq1", "mq3"), *others) == ["discovery group names of mq1"]
+    assert lost(led("mq1", "mq1", "mq3"), *others) == ["discovery group names of mq1"]
+    assert lost(led("mq1", "mq2", "mq3"), *others) == []
+    assert lost(led("mq1"), *others) == []
+
+
+# -- what nodes say ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_read"),
+    [
+        ({}, True), ({"consumer_count": 0}, False), ({"routing_type": "forward"}, False),
+        ({"routing_type": "multicast", "durable": False}, False), ({"routing_type": "multicast"}, True),
+        ({"name": "temporary.7"}, False), ({"name": "$cluster"}, False),
+    ],
+)  # fmt: skip
+def test_what_goes_with_its_client_needs_nobody_else(changes: dict[str, Any], *, is_read: bool) -> None:
+    row = {"name": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1} | changes
+    assert facts.is_read(row) is is_read
+
+
+BROKER_PROGRAM = f"""#!{sys.executable}
+import json, sys
+from pathlib import Path
+said = json.loads((Path(__file__).resolve().parents[1] / "said.json").read_text())
+for line in sys.stdin:
+    row = json.loads(line)
+    print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
+"""
+
+
+class HostShell(LocalShell):
+    """Commands find a folder in the place of the host's own."""
+
+    root = Path()
+
+    def open_plain(self, command: str, prefix: bytes) -> LocalStream:
+        return super().open_plain(command.replace(BROKER, f"{self.root / self.name}/bin/mqbroker"), prefix)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(HostShell, "root", tmp_path)
+    out = io.StringIO()
+    return World(
+        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
+        connector=LocalHosts(HostShell),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> InventoryCluster:
+    """Three nodes, of which two consume from orders and the third sends there."""
+    variables = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    members = [{"node": name, "node_id": f"id-{name}", "connector": f"amqp://{name}:5673"} for name in HOSTS]
+    for name in HOSTS:
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin/mqbroker").write_text(BROKER_PROGRAM)
+        (tmp_path / name / "bin/mqbroker").chmod(0o755)
+        reads = [{"name": "orders", "routing_type": "anycast", "durable": True, "consumer_count": int(name != "mq3")}]
+        peers = [{"option": "discovery-groups.lan.discovery", "value": "gossip"},
+                 {"option": "discovery-groups.lan.peers", "value": ["mq2:9"]},
+                 {"option": "discovery-groups.lan.local-bind-address", "value": name},
+                 {"option": "discovery-groups.lan.local-bind-port", "value": 9}]  # fmt: skip
+        answers = {
+            "topology": {"node_id": f"id-{name}", "members": members}, "queues": {"queues": reads},
+            "addresses": {"addresses": [{"name": "orders", "paused": False}] if name != "mq1" else []},
+            "producers": {"producers": [{"address": "orders"}, {"address": None}] if name == "mq3" else []},
+            "config-show": {"options": peers}, "discovery": {"nodes": []}, "scale-down-show": {"state": "none"},
+            "address-settings-show": {"settings": [{"setting": "auto-create-addresses", "value": False}]},
+        }  # fmt: skip
+        (tmp_path / name / "said.json").write_text(json.dumps(answers))
+    return InventoryCluster("main", tuple(Host(name, "main", variables, {}) for name in HOSTS))
+
+
+def told(world: World) -> str:
+    assert isinstance(world.err.file, io.StringIO)
+    return world.err.file.getvalue()
+
+
+def says(world: World, name: str, **answers: Any) -> None:
+    file = world.cwd / name / "said.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | answers))
+
+
+def test_what_nodes_say_is_judged(world: World, cluster: InventoryCluster) -> None:
+    mq1, mq2, mq3 = cluster.hosts
+    assert gate.lost(world, cluster, [["mq1"], ["mq3"]]) == []
+    (said,) = gate.lost(world, cluster, [["mq1"], ["mq1", "mq2"]])[:1]
+    assert said.startswith("queue orders: is consumed from at mq1, mq2 alone")
+    # mq2 is the only one that gossip names.
+    assert gate.lost(world, cluster, [["mq2"]])[0].startswith("discovery group lan of mq1: gossips with mq2:9 alone")
+    gate.require_served(world, cluster, [[mq1], [mq3]], is_forced=False)
+    with pytest.raises(CommandError, match="nothing was changed") as raised:
+        gate.require_served(world, cluster, [[mq1], [mq2]], is_forced=False)
+    assert "--force" in raised.value.attempt
+    assert told(world) == ""
+    gate.require_served(world, cluster, [[mq2]], is_forced=True)
+    assert told(world).startswith("given up: discovery group lan of mq1")
+
+
+def test_an_address_that_would_be_made_elsewhere_is_open_there(world: World, cluster: InventoryCluster) -> None:
+    says(world, "mq2", addresses={"addresses": [{"name": "orders", "paused": True}]})
+    (said,) = gate.lost(world, cluster, [["mq3"]])
+    assert "mq1: it does not exist there, and is not made for who sends; mq2: it is paused there" in said
+    made = {"settings": [{"setting": "auto-create-addresses", "value": True}]}
+    says(world, "mq1", **{"address-settings-show": made})
+    assert gate.lost(world, cluster, [["mq3"]]) == []
+
+
+def test_a_node_that_does_not_answer_or_leaves_stays_for_nobody(world: World, cluster: InventoryCluster) -> None:
+    says(world, "mq2", **{"scale-down-show": {"state": "moving"}})
+    assert gate.lost(world, cluster, [["mq1"]])[0].startswith("queue orders")
+    (world.cwd / "mq2/bin/mqbroker").unlink()
+    assert gate.lost(world, cluster, [["mq1"]])[0].startswith("queue orders")
+    assert [one.name for one in facts.standings(world, [])] == []
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rollout_is_judged_batch_by_batch() -> None:
+    hosts = tuple(Host(name, "main", {"mq_rack": name[0]}, {}) for name in ("a1", "a2", "b1"))
+    cluster = InventoryCluster("main", hosts)
+    needed = (("b1", "restart"), ("a1", "restart"), ("a2", "restart"), ("a1", "reload"))
+    changes = [Change(name, "default", "option x", "change", needs=needs) for name, needs in needed]
+    names = [[one.name for one in turn] for turn in gate.restarts(cluster, changes, "2")]
+    assert names == [["a1"], ["a2", "b1"]]
+    assert gate.restarts(cluster, changes[-1:], "2") == []
