@@ -80,6 +80,7 @@ FLOORS = (
     Floor("jms-request-reply", "p50_us", 0.8),
     Floor("jms-selector-backlog", "rate", 1.5),
     Floor("recovery", "recover_s", 0.5),
+    Floor("scale-down", "rate", 20.0),
     Floor("start", "start_s", 1.0, absolute=True),
     Floor("start", "rss_mb", 60.0, absolute=True),
 )

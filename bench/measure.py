@@ -14,7 +14,7 @@ from bench.applications import Application
 from bench.faults import BenchFault, WrongCounts
 from bench.load import Target
 from bench.peers.peer import START_TIMEOUT_S
-from bench.rows import Among, Beside, Flooded, Many, Recovery, Row
+from bench.rows import Among, Beside, Departure, Flooded, Many, Recovery, Row
 
 IDLE_S = 1.0
 RETRY_S = 0.01
@@ -134,6 +134,21 @@ def recovery(peer: Target, row: Recovery) -> Figures:
     node.after_start()
     load.drain(peer, row.load, address)
     return {"recover_s": (accepted_ns - killed_ns) / 1e9}
+
+
+def departure(peer: Target, row: Departure) -> Figures:
+    """Seconds from the command that takes a node away until the other one has all of its messages, each once."""
+    row = row.on(peer.kind)
+    addresses = [f"bench.{row.name}.{number}" for number in range(row.queues)]
+    for address in addresses:
+        load.run(peer, row.load, address)
+    leaver = peer.nodes[row.load.send_at]
+    began_ns = time.monotonic_ns()
+    leaver.leave()
+    seconds = (time.monotonic_ns() - began_ns) / 1e9
+    for address in addresses:
+        load.drain(peer, row.load, address)
+    return {"move_s": seconds, "rate": row.queues * row.load.count / seconds}
 
 
 def among(peer: Target, row: Among) -> Figures:

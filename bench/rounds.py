@@ -6,6 +6,7 @@ A peer that cannot run, or that fails at a row, is left out with its reason and 
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,20 @@ from bench import jms, measure, peers
 from bench.applications import Application
 from bench.faults import BenchFault
 from bench.load import Target
-from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Flooded, Fresh, Recovery, Row
+from bench.rows import (
+    CLUSTER_WARM_UP,
+    METRICS,
+    START,
+    WARM_UP,
+    Among,
+    Beside,
+    Choice,
+    Departure,
+    Flooded,
+    Fresh,
+    Recovery,
+    Row,
+)
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
@@ -207,7 +221,8 @@ def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: 
             if record.lacks(name, peer):
                 continue
             with record.tolerant([name], peer, say):
-                for line, figures in _on_fresh(peer, row, directory / f"{peer}-{name}-{number}").items():
+                place = directory / f"{peer}-{name}-{number}"
+                for line, figures in _on_fresh(peer, row, place, is_warm=plan.warm).items():
                     title = plan.choice.lines()[line]
                     say(f"round {number + 1} of {plan.rounds}: {title}: {peer}: {_first(figures)}")
                     record.samples.append(measure.Sample(line, peer, figures))
@@ -218,8 +233,10 @@ def _first(figures: measure.Figures) -> str:
     return f"{next(metric.title for metric in METRICS if metric.name == name)} {value:.2f}"
 
 
-def _on_fresh(name: str, row: Fresh | None, place: Path) -> dict[str, measure.Figures]:
+def _on_fresh(name: str, row: Fresh | None, place: Path, *, is_warm: bool) -> dict[str, measure.Figures]:
     """Start an instance for this alone; without a row the start itself is what is measured. By line of the table."""
+    if isinstance(row, Departure):
+        return {row.name: _departed(name, row, place, is_warm=is_warm)}
     peer = peers.make(name, place)
     for node in peer.nodes:
         node.is_narrow = isinstance(row, Beside)
@@ -244,9 +261,23 @@ def _on_fresh(name: str, row: Fresh | None, place: Path) -> dict[str, measure.Fi
     return found
 
 
+def _departed(name: str, row: Departure, place: Path, *, is_warm: bool) -> measure.Figures:
+    """On a cluster that has done what others are warmed by, once."""
+    with _running(name, place, row.load.nodes, leaves=True) as peer:
+        for one in CLUSTER_WARM_UP if is_warm else ():
+            measure.sample(peer, one, f"bench.{row.name}.{one.name}")
+        figures = measure.departure(peer, row)
+    shutil.rmtree(place)
+    return figures
+
+
 @contextmanager
-def _running(name: str, directory: Path, nodes: int) -> Iterator[Target]:
+def _running(name: str, directory: Path, nodes: int, *, leaves: bool = False) -> Iterator[Target]:
+    """With `leaves` the first of several nodes is to hand over what it has when it leaves, and no other."""
     peer = peers.make(name, directory, nodes)
+    leaver = peer.nodes[0]
+    if leaves and leaver.member is not None:
+        leaver.member = dataclasses.replace(leaver.member, leaves=True)
     try:
         peer.prepare()
         measure.start(peer)

@@ -1,7 +1,7 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
 Beside for what others must not feel of bad input and one Flooded for what they must not feel of floods, one Among for
-what a crowd must not cost, one Recovery for how soon a killed broker is back, one Metric for each figure. Pure; the
-rows are tables."""
+what a crowd must not cost, one Recovery for how soon a killed broker is back, one Departure for how soon a node that
+leaves has handed over what it has, one Metric for each figure. Pure; the rows are tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SHORT_NODES_MAX = 2
 IDLE_S = 4.0
 # Kinds of peers that are several times slower than the others: they get `slow_count` messages, which take as long.
 SLOW = frozenset({"classic", "rabbitmq"})
+SLOW_TO_LEAVE = frozenset({"artemis"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ METRICS = (
     Metric("beside_p99_us", "beside p99 µs", "microseconds", False, compared=False),
     Metric("p99_share", "p99 beside ÷ alone", "p99 beside others in those alone", False, compared=False),
     Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
-    Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
+    Metric(
+        "move_s", "moved s", "seconds until messages of another node are here, from the attach or the command", False
+    ),
     Metric("recover_s", "recovered s", "seconds from a kill to the first message accepted after it", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
     Metric(
@@ -214,7 +217,33 @@ class Recovery:
         return dataclasses.replace(self, load=self.load.short())
 
 
-Fresh = Many | Beside | Flooded | Among | Recovery
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A node of a fresh, warmed cluster of two has the messages of `load` in each of `queues`, and leaves: until the
+    other one has them all. Each is read there afterwards. A peer that hands over one message at a time gets
+    `slow_count` of them in a queue: what each costs there does not depend on how many there are."""
+
+    name: str
+    title: str
+    load: Row
+    queues: int
+    slow_count: int
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Departure:
+        """With a few messages in two queues."""
+        load = self.load.short()
+        return dataclasses.replace(
+            self, load=load, queues=min(self.queues, 2), slow_count=min(self.slow_count, load.count)
+        )
+
+    def on(self, kind: str) -> Departure:
+        """The same as a peer of this kind gets it."""
+        count = self.slow_count if kind in SLOW_TO_LEAVE else self.load.count
+        return dataclasses.replace(self, load=dataclasses.replace(self.load, count=count))
+
+
+Fresh = Many | Beside | Flooded | Among | Recovery | Departure
 
 
 def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
@@ -383,7 +412,18 @@ RECOVERY = (
     ),
 )
 
-FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *FLOODED, *AMONG, *RECOVERY)
+DEPARTURES = (
+    Departure(
+        "scale-down",
+        "a node with 10 queues of 5,000 durable 1 KiB leaves",
+        _cluster("scale-down", "5,000 durable", 5_000, durable=True, in_flight=1_000, consumer=False),
+        10,
+        500,
+        skips=_NO_CLUSTER,
+    ),
+)
+
+FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *FLOODED, *AMONG, *RECOVERY, *DEPARTURES)
 
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
 START = "start"

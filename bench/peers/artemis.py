@@ -10,13 +10,14 @@ slower figure.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
 from bench.faults import BenchFault
 from bench.peers import cache
-from bench.peers.peer import CLUSTER, CLUSTER_USER, Member, Peer
+from bench.peers.peer import CLUSTER, CLUSTER_USER, LEAVE_TIMEOUT_S, Member, Peer
 
 ARTIFACT = "apache-artemis"
 CREATE_TIMEOUT_S = 120
@@ -77,6 +78,19 @@ class Artemis(Peer):
         """The start script replaces itself by the JVM, so the pid is the broker's."""
         return [str(self.instance / "bin" / "artemis"), "run"]
 
+    def leave(self) -> None:
+        """It does so when it is stopped, and ends."""
+        process, self._process = self._process, None
+        if process is None:
+            raise BenchFault(f"{self.name} is not running")
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(LEAVE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BenchFault(f"{self.name} did not end within {LEAVE_TIMEOUT_S} s\n{self.log_end()}") from None
+
     def after_start(self) -> None:
         """Artemis falls back to another journal with a line in its log and no error."""
         if AIO_CODE not in self.log.read_text(errors="replace"):
@@ -128,6 +142,9 @@ def _cluster(core: ElementTree.Element, acceptors: ElementTree.Element, member: 
     static = add(connection, "static-connectors")
     for place in member.others:
         add(static, "connector-ref", f"node-{place}")
+    if member.leaves:
+        policy = add(add(add(core, "ha-policy"), "primary-only"), "scale-down")
+        add(add(policy, "connectors"), "connector-ref", f"node-{member.heir}")
     for setting in core.iter(f"{CORE}address-setting"):
         for tag, text in (("redistribution-delay", "0"), ("auto-delete-queues", "false")):
             for old in setting.findall(f"{CORE}{tag}"):

@@ -12,17 +12,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+from mqctl.admin import AdminClient, SocketStream
 
 from bench.faults import BenchFault
 from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
-from bench.peers.peer import CLUSTER, Member, Peer
+from bench.peers.peer import CLUSTER, LEAVE_TIMEOUT_S, Member, Peer
 from tests.support.bad_input import FRAME_SIZE_MAX, MESSAGE_SIZE_MAX
 
 COMMAND_TIMEOUT_S = 60
+ASK_TIME_S = 0.02
 CONFIG = """\
 [node]
-name = "bench"
+name = "{name}"
 data-directory = "{data}"
 admin-socket = "{socket}"
 
@@ -68,6 +72,11 @@ def clustered(member: Member) -> str:
     return "".join([*connectors, cluster])
 
 
+def node_name(place: int) -> str:
+    """What the node of this place is called. Pure."""
+    return f"bench-{place}"
+
+
 _programs = Path(sys.executable).parent
 
 
@@ -100,12 +109,14 @@ class Mqops(Peer):
         self.config = directory / "broker.toml"
         # A Unix socket's path may have 107 bytes only, which a deep checkout exceeds.
         self._sockets = Path(tempfile.mkdtemp(prefix="mqops-bench-"))
+        self._admin_socket = self._sockets / "admin.sock"
 
     def prepare(self) -> None:
         """Configuration, identity and one user."""
         text = CONFIG.format(
+            name=node_name(self.member.place if self.member else 0),
             data=self.directory / "data",
-            socket=self._sockets / "admin.sock",
+            socket=self._admin_socket,
             port=self.port,
             narrow_listener=f"max-frame-size-bytes = {FRAME_SIZE_MAX}\n" if self.is_narrow else "",
             narrow_limits=f"max-message-size-bytes = {MESSAGE_SIZE_MAX}\n" if self.is_narrow else "",
@@ -135,6 +146,17 @@ class Mqops(Peer):
     def command(self) -> list[str]:
         """In the foreground, one process."""
         return [str(executable()), "run", "--config", str(self.config)]
+
+    def leave(self) -> None:
+        """By command; it goes on running, without clients and without messages, and its receipt has to balance."""
+        assert self.member is not None
+        with AdminClient(self.name, SocketStream(str(self._admin_socket))) as admin:
+            admin.call("scale-down", node=node_name(self.member.heir))
+            deadline = time.monotonic() + LEAVE_TIMEOUT_S
+            while (said := admin.call("scale-down-show"))["state"] != "moved" or not said["receipt"]["balances"]:
+                if said["state"] == "failed" or time.monotonic() > deadline:
+                    raise BenchFault(f"{self.name} cannot leave: {said}\n{self.log_end()}")
+                time.sleep(ASK_TIME_S)
 
     def stop(self) -> None:
         """As any peer, and without a trace in the temporary directory."""

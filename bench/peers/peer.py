@@ -17,6 +17,7 @@ from bench.faults import BenchFault
 
 STOP_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
+LEAVE_TIMEOUT_S = 600
 POLL_S = 0.002
 LOG_LINES_SHOWN = 15
 USER = "bench"
@@ -43,11 +44,18 @@ def accepts(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, and the secret."""
+    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, the secret, and
+    whether it hands over what it has to the node of the next place when it leaves."""
 
     place: int
     ports: tuple[int, ...]
     secret: str
+    leaves: bool = False
+
+    @property
+    def heir(self) -> int:
+        """The place of the node that gets what this one has."""
+        return (self.place + 1) % len(self.ports)
 
     @property
     def port(self) -> int:
@@ -126,6 +134,10 @@ class Peer(ABC):
             if time.monotonic() > deadline:
                 raise BenchFault(f"{self.name} does not listen after {START_TIMEOUT_S} s\n{self.log_end()}")
             time.sleep(POLL_S)
+
+    def leave(self) -> None:
+        """Return when the node of the next place has all messages of this one. A kind that cannot has no such row."""
+        raise BenchFault(f"{self.name} cannot hand its messages to another node")
 
     def kill(self) -> None:
         """End the process as a crash does."""

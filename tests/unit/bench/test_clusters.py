@@ -1,6 +1,7 @@
 """Clusters under test: what each node is told, where the load goes, and which figures come of it."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,8 +11,9 @@ from bench import load, peers
 from bench.faults import BenchFault
 from bench.measure import figures, move_figures
 from bench.peers.artemis import CORE, configure
+from bench.peers.classic import Classic
 from bench.peers.cluster import Cluster
-from bench.peers.mqops import clustered
+from bench.peers.mqops import clustered, node_name
 from bench.peers.peer import Member, Peer
 from bench.rounds import Plan, Record
 from bench.rows import CLUSTER_WARM_UP, ROWS, Choice, Row
@@ -106,3 +108,17 @@ def test_a_cluster_that_does_not_start_lacks_the_rows_of_clusters_only() -> None
     assert not record.lacks("latency", "artemis-1")
     plan = Plan(("artemis-1",), Choice(tuple(CLUSTER_ROWS)), rounds=1, warm=False)
     assert record.results(plan) == []
+
+
+def test_a_node_of_artemis_hands_over_what_it_has_only_where_it_leaves() -> None:
+    leaver = ElementTree.fromstring(configure(BROKER_XML, 12345, replace(MEMBER, leaves=True)))
+    policy = leaver.find(f".//{CORE}ha-policy/{CORE}primary-only/{CORE}scale-down/{CORE}connectors")
+    assert policy is not None
+    assert [each.text for each in policy] == ["node-2"]
+    assert "ha-policy" not in configure(BROKER_XML, 12345, MEMBER)
+
+
+def test_nodes_of_ours_have_names_of_their_own(tmp_path: Path) -> None:
+    assert [node_name(place) for place in range(2)] == ["bench-0", "bench-1"]
+    with pytest.raises(BenchFault, match="cannot hand"):
+        Classic("5.18.3", tmp_path).leave()

@@ -20,7 +20,7 @@ def test_names_are_distinct() -> None:
 
 
 def test_no_names_choose_everything() -> None:
-    fresh = (*rows.MANY, *rows.BESIDE, *rows.FLOODED, *rows.AMONG, *rows.RECOVERY)
+    fresh = (*rows.MANY, *rows.BESIDE, *rows.FLOODED, *rows.AMONG, *rows.RECOVERY, *rows.DEPARTURES)
     assert rows.chosen([]) == rows.Choice(rows.ROWS, APPLICATIONS, fresh, starts=True)
 
 
@@ -159,3 +159,16 @@ def test_a_recovery_is_of_durable_messages_that_nobody_has_read() -> None:
     assert (row.load.count, row.load.size, row.load.durable, row.load.consumer) == (500_000, 1024, True, False)
     assert row.short().load == row.load.short()
     assert rows.chosen(["recovery"]) == rows.Choice(fresh=(row,))
+
+
+def test_a_departure_is_of_durable_messages_that_are_read_at_the_other_node() -> None:
+    (row,) = rows.DEPARTURES
+    load = row.load
+    assert (row.queues * load.count, load.size, load.durable, load.consumer) == (50_000, 1024, True, False)
+    assert (load.nodes, load.send_at, load.receive_at) == (2, 0, (1,))
+    assert row.on("mqops") == row
+    assert row.on("artemis").load.count == row.slow_count < load.count
+    short = row.short()
+    assert (short.load, short.queues) == (load.short(), 2)
+    assert short.on("artemis").load.count <= short.load.count
+    assert rows.chosen(["scale-down"]) == rows.Choice(fresh=(row,))
