@@ -33,6 +33,8 @@ COMMANDS = {
     ("rollout",): "rollout",
     ("scale-up",): "scale_up",
     ("scale-down",): "scale_down",
+    ("drain",): "drain",
+    ("undrain",): "undrain",
     ("operation", "show"): "operation_show",
     ("operation", "release"): "operation_release",
     ("status",): "status",

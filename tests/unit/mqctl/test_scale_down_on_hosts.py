@@ -21,7 +21,7 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.operation import HeldCluster
 from mqctl.output import data_console
-from mqctl.scaledown import archive, inventory_files, leaver
+from mqctl.scaledown import archive, beginning, inventory_files, leaver
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NodeLook
 from mqctl.ssh.local import LocalShell, LocalStream
@@ -71,6 +71,9 @@ else:
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
+        if row["op"] == "scale-down" and "then" in said and not row["args"].get("dry_run"):
+            said["scale-down-show"] = said["then"]
+            (place / "said.json").write_text(json.dumps(said))
         if row["op"] == "scale-down-cancel":
             said["scale-down-show"] = said["scale-down-cancel"]
             (place / "said.json").write_text(json.dumps(said))
@@ -326,7 +329,7 @@ def test_ctrl_c_while_it_begins_does_not_say_that_nothing_was_changed(
     plan = scale_down._agreed(world, scale_down.Options(host="mq3", yes=True), leaving)
     operation = HeldCluster({}, [])
     with pytest.raises(KeyboardInterrupt):
-        scale_down._begin(world, leaving, plan, operation)
+        beginning.begin(world, leaving, plan, operation)
     assert operation.stays
     assert "nothing was changed" not in said(world)
     assert "mq3 may drain already; --show says so, mqctl scale-down mq3 --resume" in said(world)

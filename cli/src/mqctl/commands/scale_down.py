@@ -10,18 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import confirm, node_state
-from mqctl.admin import AdminClient
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.gate import gate
 from mqctl.inventory_faults import checked
-from mqctl.nodes import Node
-from mqctl.operation import HeldCluster, holding, require_free
-from mqctl.output import Column, Format, OutputShape, Rows, counted, write
+from mqctl.operation import holding, require_free
+from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
-from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
+from mqctl.scaledown.beginning import (
+    TakeBack,
+    begin,
+    hindrances,
+    require_answers,
+    show_plan,
+    take_back,
+    targets_of,
+)
+from mqctl.scaledown.drain import MOVED, DrainFollower
 from mqctl.scaledown.leaver import (
     Leaver,
     have_forgotten,
@@ -113,7 +119,7 @@ def run(world: World, options: Options) -> int:
     if options.check:
         return Exit.DONE
     with holding(world, cluster, leaver.command, is_resumed=options.resume) as operation:
-        _begin(world, leaver, plan, operation)
+        begin(world, leaver, plan, operation)
         operation.stays = True  # until the host is out, or it is taken back: brokers go on where this is interrupted
         code = _left(world, options, leaver, _stopped(world, options, leaver, document))
         operation.stays = False
@@ -148,36 +154,9 @@ def _show(world: World, options: Options, leaver: Leaver) -> int:
 
 def _cancel(world: World, options: Options, leaver: Leaver) -> int:
     """What is at the host is served there again; what has moved stays where it is."""
-    found = look_at(world, leaver.nodes)
-    _require_answers(found)
-    nodes = [one.node for one in found if one.state != SERVES]
-    if not nodes:
-        world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
-        return Exit.DONE
-    question = f"Have {leaver.host.name} serve again what it still has?"
-    if options.force:
-        twice = f"What {', '.join(_targets(found)) or 'its target'} may have without an answer comes twice."
-        confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=options.yes)
-    else:
-        confirm.yes(world, question, is_sure=options.yes)
-    with holding(world, leaver.cluster, leaver.command, is_resumed=True) as operation:
-        operation.stays = True
-        archive.void_receipts(world, leaver.host)
-        each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=options.force))
-        DrainFollower(world, nodes, options.json).until(ENDED, options.timeout)
-        operation.stays = False
-    world.note(f"{leaver.host.name} serves again; what has moved is at {', '.join(_targets(found)) or 'its target'}")
+    how = TakeBack(options.timeout, is_forced=options.force, is_sure=options.yes, is_json=options.json)
+    take_back(world, leaver, how)
     return Exit.DONE
-
-
-def _targets(found: Sequence[NodeLook]) -> list[str]:
-    return sorted({str(one.drain["node"]) for one in found if one.drain.get("node")})
-
-
-def _require_answers(found: Sequence[NodeLook]) -> None:
-    faults = [one.fault for one in found if one.fault]
-    if faults:
-        raise CommandError("; ".join(faults), "mqctl status")
 
 
 # -- drain ------------------------------------------------------------------------------------------------------------
@@ -196,8 +175,9 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
             _require_same_target(world, options, leaver, found)
             return None
         plan = plan_of(found, look_at(world, leaver.others), options.to)
-        hindered = _hindered(world, plan) + _unserved(world, leaver, plan)
-        _show_plan(world, plan, hindered)
+        hindered = hindrances(world, leaver, plan)
+        show_plan(world, plan, hindered)
+        world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
         if options.check:
             _write_plan(world, options, plan, hindered)
             return None
@@ -211,7 +191,7 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     try:
         follower.until(MOVED, options.timeout)
         own = look_at(world, leaver.nodes)
-        _require_answers(own)
+        require_answers(own)
         ids = [one.node_id for one in own]
         _wait_for_answers(world, options, leaver, ids)
         # What others had on its way may have come since.
@@ -259,7 +239,7 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
 
 def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> bool:
     """Whether all of it drains already, as it may only where that was said. What has failed is begun again."""
-    _require_answers(found)
+    require_answers(found)
     states = {one.state for one in found}
     begun = states & {*LEAVES, "ends"}
     if begun and not (options.resume or options.check):
@@ -278,7 +258,7 @@ def _require_same_target(world: World, options: Options, leaver: Leaver, found: 
     meant = {each.node_id for each in others if options.to in (each.name, f"{each.node.host}/{each.node.instance}")}
     if any(one.drain.get("node_id") not in meant for one in found):
         raise CommandError(
-            f"--to {options.to}: {leaver.host.name} drains to {', '.join(_targets(found))} already",
+            f"--to {options.to}: {leaver.host.name} drains to {', '.join(targets_of(found))} already",
             f"{leaver.again} without --to, or --cancel first",
         )
 
@@ -286,42 +266,6 @@ def _require_same_target(world: World, options: Options, leaver: Leaver, found: 
 def _require_begun(leaver: Leaver, found: Sequence[NodeLook]) -> None:
     if not any(one.fault or one.state != SERVES for one in found):
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
-
-
-def _hindered(world: World, plan: DrainPlan) -> list[str]:
-    """What the brokers themselves say is in the way."""
-    said: list[str] = []
-
-    def ask(session: AdminClient, node: Node) -> None:
-        answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
-        said.extend(f"{node.name}: {text}" for text in told(answer.get("hindrances", ())))
-
-    each(world, [one.node for one in plan.leaving], ask)
-    return sorted(said)
-
-
-def _unserved(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
-    """Whom nobody serves once the host is away, its clients being sent to who takes the messages."""
-    targets = {one.name for one in plan.targets.values()}
-    return gate.lost(world, leaver.cluster, [leaver.host.node_names], targets)
-
-
-def _show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
-    rows = rows_of(plan)
-    if rows:
-        write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows), OutputShape(), world.err)
-    for one in plan.leaving:
-        clients = int(one.drain.get("connections", 0))
-        world.note(
-            f"{one.name}: {counted(sum(row['message_count'] for row in one.queues), 'message')} in "
-            f"{counted(len(one.queues), 'queue')} move to {plan.targets[one.name].name}; "
-            f"{counted(clients, 'client')} connected"
-        )
-    for text in plan.warnings:
-        world.note(f"warning: {text}")
-    for text in (*plan.overruled, *hindered):
-        world.note(f"hinders: {text}")
-    world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
 
 
 def _write_plan(world: World, options: Options, plan: DrainPlan, hindered: Sequence[str]) -> None:
@@ -350,22 +294,6 @@ def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainP
         confirm.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
     else:
         confirm.yes(world, question, is_sure=options.yes)
-
-
-def _begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
-    """Have those drain that do not."""
-    if plan is None:
-        return
-
-    def begin(session: AdminClient, node: Node) -> None:
-        session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
-
-    try:
-        each(world, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], begin)
-    except KeyboardInterrupt:
-        operation.stays = True
-        world.note(f"interrupted: {leaver.host.name} may drain already; --show says so, {leaver.again}, or --cancel")
-        raise
 
 
 def _that_answer(world: World, found: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:

@@ -31,11 +31,13 @@ STOP_S_MAX: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A host of a cluster, its nodes, and those of the other hosts. `is_forced`: it leaves by force."""
+    """A host of a cluster, its nodes, and those of the other hosts. `is_forced`: it leaves by force; `verb`: by which
+    command of mqctl."""
 
     cluster: InventoryCluster
     host: Host
     is_forced: bool = False
+    verb: str = "scale-down"
 
     @property
     def nodes(self) -> list[Node]:
@@ -48,7 +50,14 @@ class Leaver:
     @property
     def command(self) -> str:
         """What is done, as it is noted on hosts."""
-        return f"mqctl scale-down {self.host.name}"
+        return f"mqctl {self.verb} {self.host.name}"
+
+    @property
+    def ways(self) -> str:
+        """How to see how far it is, to go on, and to take it back."""
+        if self.verb == "scale-down":
+            return f"--show says so, {self.again}, or --cancel"
+        return f"{self.again} follows it, mqctl un{self.verb} {self.host.name} takes it back"
 
     @property
     def again(self) -> str:

@@ -1,0 +1,41 @@
+"""`mqctl undrain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl.declare import InventoryOptions
+from mqctl.exits import Exit
+from mqctl.inventory_faults import checked
+from mqctl.scaledown.beginning import TakeBack, take_back
+from mqctl.scaledown.leaver import Leaver
+from mqctl.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(InventoryOptions):
+    """Which host, and whether that is waited for."""
+
+    host: Annotated[str, typer.Argument(help="The host that was drained, with all its instances.")]
+    wait: Annotated[bool, typer.Option("--wait", help="Until each of its queues is served there again.")] = False
+    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.", min=1)] = 3600.0
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="At once; what the other node may have without an answer comes twice."),
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+
+def run(world: World, options: Options) -> int:
+    """Have a host serve again that `mqctl drain` has emptied: clients are let in, and what is still there stays.
+
+    What has moved stays where it is. Exit code 4 if the time of --wait was up first.
+    """
+    cluster = checked(world, options)
+    leaver = Leaver(cluster, cluster.host(options.host), verb="drain")
+    how = TakeBack(options.timeout, options.wait, is_forced=options.force, is_sure=options.yes)
+    take_back(world, leaver, how)
+    return Exit.DONE

@@ -1,0 +1,116 @@
+"""A host begins to drain, or serves again: what is looked at and told before, and what its brokers are asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mqctl import confirm
+from mqctl.admin import AdminClient
+from mqctl.errors import CommandError
+from mqctl.gate import gate
+from mqctl.nodes import Node
+from mqctl.operation import HeldCluster, holding
+from mqctl.output import OutputShape, Rows, counted, write
+from mqctl.scaledown import archive
+from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
+from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.looks import SERVES, NodeLook, look_at
+from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
+from mqctl.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """How a host serves again. `is_forced`: at once, and what the other node may have without an answer comes twice."""
+
+    timeout_s: float
+    is_waited_for: bool = True
+    is_forced: bool = False
+    is_sure: bool = False
+    is_json: bool = False
+
+
+def targets_of(found: Sequence[NodeLook]) -> list[str]:
+    """The nodes that these drain to."""
+    return sorted({str(one.drain["node"]) for one in found if one.drain.get("node")})
+
+
+def require_answers(found: Sequence[NodeLook]) -> None:
+    """All of them have said something. Raises CommandError."""
+    faults = [one.fault for one in found if one.fault]
+    if faults:
+        raise CommandError("; ".join(faults), "mqctl status")
+
+
+def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
+    """What the brokers themselves say is in the way, and whom nobody serves once the host takes no clients, its own
+    being sent to who takes the messages."""
+    said: list[str] = []
+
+    def ask(session: AdminClient, node: Node) -> None:
+        answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
+        said.extend(f"{node.name}: {text}" for text in told(answer.get("hindrances", ())))
+
+    each(world, [one.node for one in plan.leaving], ask)
+    targets = {one.name for one in plan.targets.values()}
+    return sorted(said) + gate.lost(world, leaver.cluster, [leaver.host.node_names], targets)
+
+
+def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
+    """What moves where and what hinders, for people."""
+    rows = rows_of(plan)
+    if rows:
+        write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows), OutputShape(), world.err)
+    for one in plan.leaving:
+        clients = int(one.drain.get("connections", 0))
+        world.note(
+            f"{one.name}: {counted(sum(row['message_count'] for row in one.queues), 'message')} in "
+            f"{counted(len(one.queues), 'queue')} move to {plan.targets[one.name].name}; "
+            f"{counted(clients, 'client')} connected"
+        )
+    for text in plan.warnings:
+        world.note(f"warning: {text}")
+    for text in (*plan.overruled, *hindered):
+        world.note(f"hinders: {text}")
+
+
+def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
+    """Have those drain that do not."""
+    if plan is None:
+        return
+
+    def ask(session: AdminClient, node: Node) -> None:
+        session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
+
+    try:
+        each(world, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], ask)
+    except KeyboardInterrupt:
+        operation.stays = True
+        world.note(f"interrupted: {leaver.host.name} may drain already; {leaver.ways}")
+        raise
+
+
+def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
+    """Have the host serve again what it still has; what has moved stays where it is."""
+    found = look_at(world, leaver.nodes)
+    require_answers(found)
+    nodes = [one.node for one in found if one.state != SERVES]
+    if not nodes:
+        world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
+        return
+    targets = ", ".join(targets_of(found)) or "its target"
+    question = f"Have {leaver.host.name} serve again what it still has?"
+    if how.is_forced:
+        twice = f"What {targets} may have without an answer comes twice."
+        confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
+    else:
+        confirm.yes(world, question, is_sure=how.is_sure)
+    with holding(world, leaver.cluster, leaver.command, is_resumed=True) as operation:
+        operation.stays = how.is_waited_for
+        archive.void_receipts(world, leaver.host)
+        each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=how.is_forced))
+        if how.is_waited_for:
+            DrainFollower(world, nodes, how.is_json).until(ENDED, how.timeout_s)
+        operation.stays = False
+    world.note(f"{leaver.host.name} serves again; what has moved is at {targets}")

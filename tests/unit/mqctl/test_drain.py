@@ -1,0 +1,142 @@
+"""A host is emptied for maintenance and serves again; what stands in the way is told before anything begins.
+
+Hosts are folders here, in which `mqbroker` is a script that says what it was told to.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl import operation
+from mqctl.commands import drain as drain_command
+from mqctl.commands import undrain as undrain_command
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.remote import operation as noting
+from mqctl.scaledown.leaver import Leaver
+from mqctl.world import World
+
+from tests.unit.mqctl.test_scale_down_on_hosts import done, drain, leaving, made, said, says, world
+
+__all__ = ["leaving", "world"]
+
+INVENTORY = f"""\
+all:
+  vars:
+    mq_cluster_name: main
+    mq_cluster_secret: 0123456789abcdef0123456789abcdef
+    ansible_connection: local
+    ansible_become: false
+    ansible_python_interpreter: {sys.executable}
+  hosts:
+    mq1: {{ansible_host: 192.0.2.1}}
+    mq3: {{ansible_host: 192.0.2.3}}
+"""
+EMPTY = {"state": "moved", "node": "mq1", "node_id": "id-mq1", "moved": 3}
+
+
+@pytest.fixture(autouse=True)
+def inventory(tmp_path: Path, leaving: Leaver) -> None:
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    made("default")
+    says("mq3", then=drain(**EMPTY))
+
+
+def noted(world: World) -> dict[str, tuple[int, bool]]:
+    """Host -> number of the operation and whether it is held."""
+    found = {name: noting.look(f"{world.cwd}/{name}/{Path(noting.PLACE).name}") for name in ("mq1", "mq3")}
+    return {name: (note["number"], note["is_held"]) for name, note in found.items() if note}
+
+
+def options(**changes: Any) -> drain_command.Options:
+    return drain_command.Options(**{"host": "mq3", "yes": True, "json": True, **changes})
+
+
+def rows(world: World) -> list[dict[str, Any]]:
+    assert isinstance(world.out, io.StringIO)
+    return list(json.loads(world.out.getvalue())["rows"])
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_host_is_emptied_and_stays_in_the_cluster(world: World, *, wait: bool) -> None:
+    assert drain_command.run(world, options(wait=wait)) == Exit.DONE
+    assert done("asked").count("scale-down") == 2  # the first was a dry run
+    assert [(row["host"], row["state"], row["to"], row["moved"]) for row in rows(world)] == [("mq3", "moved", "mq1", 3)]
+    assert "mq3 is empty; mqctl undrain mq3 has it serve again" in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+    assert done("systemctl") == []
+
+
+def test_who_drains_already_is_not_asked_again(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "moving"})})
+    assert drain_command.run(world, options()) == Exit.DONE
+    assert "scale-down" not in done("asked")
+    assert "mq3 drains; mqctl scale-down mq3 --show says how far it is" in said(world)
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_nothing_begins_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
+    """mq1 does not say how clients reach it, so those of mq3 are not sent there."""
+    row = {"name": "orders", "address": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1,
+           "message_count": 0}  # fmt: skip
+    says("mq3", queues={"queues": [row]})
+    if is_forced:
+        assert drain_command.run(world, options(force=True)) == Exit.DONE
+    else:
+        with pytest.raises(CommandError, match="queue orders: is consumed from at mq3 alone") as raised:
+            drain_command.run(world, options())
+        assert "--force" in raised.value.attempt
+    assert done("asked").count("scale-down") == (2 if is_forced else 1)
+    assert ("hinders: queue orders" in said(world)) is True
+
+
+def test_nothing_begins_under_another_operation(world: World, leaving: Leaver) -> None:
+    operation.begin(world, leaving.cluster, "mqctl rollout")
+    for changes in ({}, {"resume": True}):
+        with pytest.raises(CommandError, match=r"operation 1 \(mqctl rollout, "):
+            drain_command.run(world, options(**changes))
+    says("mq3", **{"scale-down-show": drain(**EMPTY)})
+    with pytest.raises(CommandError, match=r"operation 1 \(mqctl rollout, "):
+        undrain_command.run(world, undrain_command.Options(host="mq3", yes=True))
+    assert done("asked").count("scale-down") == done("asked").count("scale-down-cancel") + 1  # a dry run
+
+
+def test_what_was_killed_while_it_waited_is_gone_on_with(world: World, leaving: Leaver) -> None:
+    operation.begin(world, leaving.cluster, "mqctl drain mq3")
+    says("mq3", **{"scale-down-show": drain(**EMPTY)})
+    with pytest.raises(CommandError, match="mqctl drain mq3 --resume"):
+        drain_command.run(world, options(wait=True))
+    assert drain_command.run(world, options(wait=True, resume=True)) == Exit.DONE
+    assert noted(world) == {"mq1": (2, False), "mq3": (2, False)}
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_drained_host_serves_again(world: World, *, wait: bool) -> None:
+    says("mq3", **{"scale-down-show": drain(**EMPTY)})
+    assert undrain_command.run(world, undrain_command.Options(host="mq3", wait=wait, yes=True)) == Exit.DONE
+    assert "scale-down-cancel" in done("asked")
+    assert "mq3 serves again; what has moved is at mq1" in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+    assert undrain_command.run(world, undrain_command.Options(host="mq3", wait=wait, yes=True)) == Exit.DONE
+    assert "mq3 does not drain: nothing is to be taken back" in said(world)
+
+
+def test_ctrl_c_while_it_waits_leaves_the_brokers_at_it_and_nothing_held(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says("mq3", then=drain(**EMPTY | {"state": "moving"}))
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world, "sleep_s", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        drain_command.run(world, options(wait=True))
+    ways = "interrupted: the brokers go on; mqctl drain mq3 --resume follows it, mqctl undrain mq3 takes it back"
+    assert ways in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
