@@ -70,3 +70,35 @@ def test_a_subscriber_goes_on_at_the_heir_though_a_broker_is_killed(make_broker:
                 found.append(str(message.body))
                 message.accept()
     assert found == [f"{number}" for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_queues_of_other_kinds_move_what_they_keep_though_a_broker_is_killed(make_broker: Make, dies: int) -> None:
+    brokers = Balanced(make_broker, 2).start()
+    source, target = brokers
+    linked(source, "mq1")
+    linked(target, "mq0")
+    kinds: dict[str, dict[str, Any]] = {"read by all": {"non_destructive": True}, "ring": {"ring_size": 300}}
+    for name, attributes in kinds.items():
+        source.admin("queue-create", name=name, **attributes)
+    with sync.connect(uri_of(source)) as c:
+        for name in kinds:
+            c.sender(name).send_many([mq.Message(f"{number}", durable=True) for number in range(COUNT)])
+    source.admin("scale-down", node="mq1")
+    wait_until("a quarter is there", lambda: count_at(target, "read by all") > COUNT // 4)
+    brokers[dies].kill()
+    brokers[dies].start()
+    wait_until("all is there", lambda: shown(source)["state"] == "moved")
+    assert shown(source)["receipt"]["balances"], shown(source)["receipt"]["difference"]
+    assert {name: (count_at(source, name), count_at(target, name)) for name in kinds} == {
+        "read by all": (0, COUNT),
+        "ring": (0, 300),
+    }
+    found: list[str] = []
+    with sync.connect(uri_of(target)) as c:
+        receiver = c.receiver("ring")
+        while len(found) < 300:
+            for message in receiver.receive_many(300, timeout=WAIT_S):
+                found.append(str(message.body))
+                message.accept()
+    assert found == [f"{number}" for number in range(COUNT - 300, COUNT)]

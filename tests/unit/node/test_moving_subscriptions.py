@@ -180,7 +180,7 @@ def test_a_subscription_of_that_name_with_other_terms_hinders() -> None:
     said = shown(a)
     assert said["state"] == "failed"
     assert [row["name"] for row in said["hindrances"]] == ["news.news"]
-    assert "takes other messages" in said["hindrances"][0]["why"]
+    assert "selector is" in said["hindrances"][0]["why"]
     assert waits(a) == 3
 
 

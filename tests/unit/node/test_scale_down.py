@@ -120,7 +120,7 @@ def test_called_off_it_serves_again_and_lets_clients_in() -> None:
 def test_what_cannot_move_is_named_and_stays_where_it_is_forced() -> None:
     cluster, a, b = pair()
     filled(a, 5, cluster)
-    a.admin("queue-create", name="latest", last_value=True)
+    a.admin("queue-create", name="latest", durable=False)
     assert begin(a, cluster, dry_run=True)["hindrances"] == [], "what is empty hinders nothing"
     a.admin("send", address="latest", messages=[{"body": "x", "durable": True}])
     (row,) = begin(a, cluster, dry_run=True)["hindrances"]
@@ -447,12 +447,13 @@ def test_no_other_queue_has_the_link_of_one_that_was_deleted_and_is_made_again()
     assert [b.broker.store.queues[name].message_count for name in ("first", "second", "third")] == [5, 2, 1]
 
 
-def test_a_durable_queue_named_as_temporary_ones_are_is_named_among_what_hinders() -> None:
-    cluster, a, _ = pair()
+def test_a_durable_queue_named_as_temporary_ones_are_moves() -> None:
+    cluster, a, b = pair()
     a.admin("queue-create", name="temporary.prices", last_value=True)
     given_to(a, "temporary.prices", 1)
-    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
-    assert row["name"] == "temporary.prices"
+    begin(a, cluster)
+    assert moved(a, cluster)["receipt"]["balances"]
+    assert b.broker.store.queues["temporary.prices"].message_count == 1
 
 
 def test_a_heir_that_tells_nothing_of_what_arrived_is_asked_once() -> None:

@@ -107,8 +107,7 @@ def _why_it_stays(broker: Broker, queue: Queue) -> str:
         return _why_it_waits(broker, queue)
     if kind.name.startswith(TEMPORARY_PREFIX) and not kind.is_durable:
         return ""
-    is_subscription = kind.routing == "multicast" and kind.is_durable
-    return f"{what}, and such queues do not drain yet: it holds {count} messages" if count or is_subscription else ""
+    return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
 
 
 def _why_it_waits(broker: Broker, queue: Queue) -> str:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from mqbroker.core.queue.kinds import QueueKind
     from mqbroker.core.queue.queue import Queue
 
+# What says which messages a queue takes, and which of them it keeps.
+KEPT_BY: Final = (
+    "address", "routing", "is_durable", "selector", "container", "no_local", "moved_from", "last_value",
+    "last_value_key", "ring_size", "non_destructive", "purge_on_no_consumers",
+)  # fmt: skip
 IN_USE: Final = "amqp:precondition-failed"
 
 
@@ -143,6 +148,7 @@ class Drains:
         self._declare(
             queue, replace(queue.kind, connection="", forwards_to="", route=(), drains_as="", drain_ends=False)
         )
+        queue.drained()
         queue.look_for_expired()
         self._store.changed(queue)
 
@@ -166,9 +172,12 @@ def hindrance_of(kind: QueueKind) -> str:
     hindrances = (
         (kind.routing not in (ANYCAST, MULTICAST), f"is {kind.routing}"),
         (not kind.is_durable, "is not durable"),
-        (kind.last_value, "keeps last values"),
-        (kind.ring_size >= 0, "is a ring"),
-        (kind.non_destructive, "is non-destructive"),
-        (kind.purge_on_no_consumers, "is purged without consumers"),
     )
     return next((what for is_so, what in hindrances if is_so), "")
+
+
+def other_terms(here: QueueKind, there: QueueKind) -> str:
+    """What hinders one queue from taking all that another of its name has, and keeping what that would: by name, and as
+    it is here; empty where nothing does."""
+    terms = [name for name in KEPT_BY if getattr(here, name) != getattr(there, name)]
+    return ", ".join(f"{name.replace('_', '-')} is {getattr(here, name)!r} here" for name in terms)

@@ -72,7 +72,7 @@ class Dispatch:
         """A consumer is new."""
         LOOK.has_touched = True
         self._seen[consumer] = 0
-        if consumer.is_browser or self._queue.kind.non_destructive:
+        if consumer.is_browser or self._queue.kind.is_read_by_all:
             self._copied[consumer] = list(FIRST_RANKS)
         if self._queue.kind.group_rebalance and not consumer.is_browser:
             self._groups.clear()
@@ -112,7 +112,7 @@ class Dispatch:
 
     def arrived(self, rank: int) -> None:
         """A new message is at this place: one of a higher priority lies before what was looked at."""
-        if self._queue.kind.non_destructive:
+        if self._queue.kind.is_read_by_all:
             return
         LOOK.has_touched = True
         for consumer, seen in self._seen.items():
@@ -140,12 +140,12 @@ class Dispatch:
 
     def _look_again(self) -> None:
         """Groups have other consumers, or none: nothing to those that get copies, who would get them again."""
-        if not self._queue.kind.non_destructive:
+        if not self._queue.kind.is_read_by_all:
             self._is_rewound = True
             self._seen = {each: seen if each.is_browser else 0 for each, seen in self._seen.items()}
 
     def _choose_way(self) -> None:
-        is_plain = not self._queue.picky_count and not self._queue.kind.non_destructive and not self.undeliverable_here
+        is_plain = not self._queue.picky_count and not self._queue.kind.is_read_by_all and not self.undeliverable_here
         LOOK.has_touched = True
         self.is_selective = self._has_groups or not is_plain
 
@@ -162,8 +162,8 @@ class Dispatch:
         is_held = (queue.is_paused or self._look_at_gate(now_ms)) and not queue.kind.is_draining  # to who holds itself
         if not self.is_selective:
             return 0 if is_held else self._plainly(count_max, now_ms)
-        looked = self._copies(count_max, now_ms, everybody=queue.kind.non_destructive and not is_held)
-        is_over = is_held or queue.kind.non_destructive
+        looked = self._copies(count_max, now_ms, everybody=queue.kind.is_read_by_all and not is_held)
+        is_over = is_held or queue.kind.is_read_by_all
         return looked if is_over else looked + self._selectively(count_max - looked, now_ms)
 
     @property

@@ -68,6 +68,17 @@ class QueueKind:
         return bool(self.drains_as)
 
     @property
+    def is_read_by_all(self) -> bool:
+        """Whether consumers get copies, and messages stay: not while they go to another node."""
+        return self.non_destructive and not self.drains_as
+
+    @property
+    def replaces_values(self) -> bool:
+        """Whether a value takes the place of an earlier one of its key: another node may have that one of a queue that
+        drains, and finds out itself which is newer."""
+        return self.last_value and not self.drains_as
+
+    @property
     def is_outbound(self) -> bool:
         """Whether another node may have its messages, and gets those that it has not."""
         return self.is_forwarding or self.is_draining

@@ -6,12 +6,13 @@ here, message by message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.moved_message import valid_ms
 from mqbroker.wire.parts import last_value_of
 
 
@@ -22,6 +23,27 @@ def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
     else:
         for index in range(segment.start, segment.start + segment.n):
             yield _property(kind.last_value_key, segment, index), segment.part(index, 1)
+
+
+def values(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
+    """The same, a message each."""
+    for key, piece in keyed(kind, segment):
+        for index in range(piece.start, piece.start + piece.n):
+            yield key, piece.part(index, 1)
+
+
+def newest(kind: QueueKind, segments: Iterable[Segment]) -> dict[str, Segment]:
+    """By its key, the value that was valid last; of two at the same time the one that came later."""
+    found: dict[str, Segment] = {}
+    for segment in segments:
+        for key, piece in values(kind, segment):
+            if key and (key not in found or _age(found[key]) < _age(piece)):
+                found[key] = piece
+    return found
+
+
+def _age(segment: Segment) -> tuple[int, int]:
+    return valid_ms(segment.run, segment.start), segment.first_id
 
 
 def _property(name: str, segment: Segment, index: int) -> str:

@@ -21,7 +21,7 @@ from mqbroker.core.queue.consumer import Client, Consumer
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import QueueKind
-from mqbroker.core.queue.last_value import keyed
+from mqbroker.core.queue.last_value import keyed, newest, values
 from mqbroker.core.queue.message_view import Filter
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import valid_ms
@@ -208,7 +208,7 @@ class Queue:
         self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
+        for key, piece in keyed(self.kind, segment) if self.kind.replaces_values else (("", segment),):
             if key and self._is_past(key, piece):
                 self.gone.append((REPLACED, piece))
                 continue
@@ -257,6 +257,18 @@ class Queue:
         due_ms = 0 if held is None else held.run.deliver_at_ms
         return due_ms > 0 and due_ms > valid_ms(segment.run, segment.start)
 
+    def drained(self) -> None:
+        """It drains no more: earlier values, and what is beyond the size of a ring, go again."""
+        LOOK.has_touched = True
+        if self.kind.last_value:
+            self.last_values = newest(self.kind, self.backlog)
+            kept = {each.rank for each in self.last_values.values()}
+            keyed_ones = [each for segment in self.backlog for key, each in values(self.kind, segment) if key]
+            self.gone += [
+                (REPLACED, self.backlog.take_at(each.rank, 1)) for each in keyed_ones if each.rank not in kept
+            ]
+        self.overflow(OVERFLOWED_MAX)
+
     def is_outdated(self, segment: Segment, *, is_ours: bool = False) -> bool:
         """Whether one message, which was elsewhere before, is an older value of its key than what is here.
 
@@ -294,7 +306,8 @@ class Queue:
     @property
     def excess_count(self) -> int:
         """Deliverable messages beyond the size of a ring: there are some while one that was made smaller shrinks."""
-        return max(self.backlog.count - self.kind.ring_size, 0) if self.kind.ring_size >= 0 else 0
+        is_ring = self.kind.ring_size >= 0 and not self.kind.is_draining  # another node may have some of them
+        return max(self.backlog.count - self.kind.ring_size, 0) if is_ring else 0
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -323,7 +336,7 @@ class Queue:
 
     def _return(self, segment: Segment) -> None:
         """Messages that were delivered in vain are at their place again, but for values that were replaced since."""
-        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
+        for key, piece in keyed(self.kind, segment) if self.kind.replaces_values else (("", segment),):
             if key and not self._is_last(key, piece):
                 self.gone.append((REPLACED, piece))
                 continue

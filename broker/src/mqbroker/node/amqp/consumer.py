@@ -174,7 +174,7 @@ class LinkConsumer:
         if self.download is not None:
             return 0
         run, index, count, deliveries = segment.run, segment.start, segment.n, segment.deliveries
-        is_copy = self.is_browser or queue.kind.non_destructive
+        is_copy = self.is_browser or queue.kind.is_read_by_all
         token = None if is_copy else (queue, segment)
         peer.touch()
         LOOK.has_touched = True

@@ -14,7 +14,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.arrivals import Arrival
-from mqbroker.core.cluster.drains import hindrance_of
+from mqbroker.core.cluster.drains import other_terms
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS as DUPLICATE_IDS
 from mqbroker.core.cluster.duplicate_cargo import unpacked
 from mqbroker.core.cluster.remote_binding import cluster_name_of
@@ -229,18 +229,9 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) ->
     elif found.kind.is_draining and not found.kind.drain_ends:  # one that ends keeps what comes
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
-    elif (found.kind.address, found.kind.routing, found.kind.is_durable) != (kind.address, kind.routing, True):
-        why = f"queue {kind.name!r} is here, and is no durable {kind.routing} queue of address {kind.address!r}"
+    elif what := other_terms(found.kind, kind):
+        why = f"queue {kind.name!r} is here on other terms, and would not keep what that one does: {what}"
         raise Refused("amqp:precondition-failed", why)
-    elif _what_it_takes(found.kind) != _what_it_takes(kind):
-        why = f"queue {kind.name!r} is here, and takes other messages: its selector or its subscriber is another one"
-        raise Refused("amqp:precondition-failed", why)
-    elif what := hindrance_of(found.kind):
-        raise Refused("amqp:precondition-failed", f"queue {kind.name!r} is here, and {what}: not all of it would stay")
-
-
-def _what_it_takes(kind: QueueKind) -> tuple[str, ...]:
-    return kind.selector, kind.container, kind.no_local, kind.moved_from
 
 
 def _names(value: Any) -> tuple[str, ...]:
