@@ -15,6 +15,7 @@ from mqbroker.wire.performatives import Accepted, Attach, Target
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
+from tests.support.bytecodes import Bytecodes
 from tests.support.cluster_stage import ClusterStage
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
@@ -201,8 +202,50 @@ def test_who_has_addresses_compared_takes_turns(*, is_reversed: bool) -> None:
         steps.append(len(stage.batches) - before)
         if count:
             asked = 2 if is_reversed else 1  # whether it is one too many, where there are that many at all
-            assert stage.broker.store.wildcards.work < (count + 100) * len(names) * work.COMPARED * asked
+            assert stage.broker.store.wildcards.work < (count + 200) * len(names) * work.COMPARED * asked
     assert steps[1] >= steps[0] + 5, steps
+
+
+def test_patterns_are_not_compared_with_each_other() -> None:
+    """The thousandth subscription of its kind costs what the tenth does, and whoever makes it is charged for that."""
+    counts = []
+    for count in (10, 1000):
+        store = stage_of().broker.store
+        for number in range(count):
+            store.make_address(f"*.{number}.x", BROKER)
+        counted = Bytecodes()
+        counted.of(lambda store=store: store.make_address("*.more.x", BROKER))  # type: ignore[misc]
+        counts.append(counted.count)
+    assert counts[1] < counts[0] + 100, counts
+
+
+def test_names_that_are_passed_over_are_charged_too() -> None:
+    """Of addresses that begin otherwise nothing is compared, and there may be a hundred thousand of them."""
+    store = stage_of().broker.store
+    for number in range(1_000):
+        store.make_address(f"b.{number}", BROKER)
+    store.make_address("a.#", BROKER)
+    assert store.wildcards.work >= (1_000 >> wildcards.PASSED_SHIFT) * work.COMPARED
+    for number in range(1_000):
+        store.make_address(f"c.{number}.*", BROKER)
+    before = store.wildcards.work
+    store.make_address("d.e", BROKER)
+    assert store.wildcards.work - before >= (1_000 >> wildcards.PASSED_SHIFT) * work.COMPARED
+
+
+def test_an_address_that_was_deleted_and_made_again_matches_again() -> None:
+    stage = stage_of(auto_delete_addresses=False)
+    store = stage.broker.store
+    deleted = store.make_address("news.uk", BROKER)
+    store.forget_address("news.uk")
+    store.make_address("news.*", BROKER)
+    assert deleted.wildcards == ()
+    store.make_address("news.uk", BROKER)
+    assert [each.name for each in store.addresses["news.uk"].wildcards] == ["news.*"]
+    store.forget_address("news.*")
+    assert store.addresses["news.uk"].wildcards == ()
+    store.make_address("news.#", BROKER)
+    assert [each.name for each in store.addresses["news.uk"].wildcards] == ["news.#"]
 
 
 def test_who_sends_where_many_patterns_match_takes_turns() -> None:

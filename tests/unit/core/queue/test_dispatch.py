@@ -451,3 +451,29 @@ def test_a_look_at_what_is_long_before_its_body_is_many() -> None:
         queue.dispatch(20_000)
         assert LOOKED_AT_MAX <= queue.dispatcher.looks < LOOKED_AT_MAX + 20
         assert queue.dispatcher.is_unfinished
+
+
+def test_who_has_seen_all_is_not_asked_for_capacity() -> None:
+    """Where thousands of consumers pick by selectors, each step of any of them would ask all the others."""
+    queue = Queue(QueueKind("q", "q"), 1)
+    asked: list[str] = []
+
+    class Asked(Taker):
+        def capacity(self) -> int:
+            asked.append(self.colour or "")
+            return super().capacity()
+
+    takers = [Asked(colour, 4) for colour in ("red", "green", "blue")]
+    for taker in takers:
+        taker.credit = 10
+        queue.join(taker)
+    for first_id in (1, 2):
+        queue.add(Segment(message(first_id, "white", ""), 0, 1, 0))
+        queue.dispatch(100)
+        assert set(asked) == {"red", "green", "blue"}
+        asked.clear()
+        queue.dispatch(100)
+        assert asked == []
+    queue.add(Segment(message(3, "green", ""), 0, 1, 0))
+    queue.dispatch(100)
+    assert [len(taker.held) for taker in takers] == [0, 1, 0]

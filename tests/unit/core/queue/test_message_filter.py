@@ -62,10 +62,24 @@ def test_what_is_remembered_is_bounded_in_number_and_in_bytes(monkeypatch: pytes
         for bound, selector in enumerate(selectors):
             assert message_filter(selector).wants(candidate({"n": number})) == (number > bound)
         remembered = f._REMEMBERED.filters.values()
-        assert len(remembered) + sum(len(each._verdicts) for each in remembered) <= 50
+        assert sum(len(each._verdicts) for each in remembered) <= 50
     long = {"n": 5, "text": "x" * f.REMEMBERED_BYTES_MAX}
     assert message_filter(selectors[0]).wants(candidate(long))
     assert all(len(key) <= f.REMEMBERED_BYTES_MAX for each in f._REMEMBERED.filters.values() for key in each._verdicts)
+
+
+def test_filters_stay_when_verdicts_go_and_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of selectors that look at one message say more than there is room for: they are not made anew."""
+    monkeypatch.setattr(f, "REMEMBERED_MAX", 50)
+    f._REMEMBERED.filters.clear()
+    selectors = [compile_selector(f"n = {number}") for number in range(40)]
+    filters = [message_filter(selector) for selector in selectors]
+    for number in range(5):
+        assert sum(each.wants(candidate({"n": number})) for each in filters) == 1
+    assert [message_filter(selector) for selector in selectors] == filters
+    for number in range(200):
+        message_filter(compile_selector(f"n < {number}"))
+        assert len(f._REMEMBERED.filters) <= 50
 
 
 def test_a_look_at_what_is_remembered_decodes_nothing() -> None:

@@ -10,7 +10,7 @@ Source: Artemis's manual, "Routing Messages With Wild Cards".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mqbroker.wire.run import Run
 
 COPIES_MAX: Final = 1000  # addresses with wildcards that one address matches: each gets a copy, in the same append
+PASSED_SHIFT: Final = 6  # names that begin otherwise: a power of 2 of them costs what one comparison does
 
 
 class WildcardPattern(NamedTuple):
@@ -53,12 +54,13 @@ class Wildcards:
     def __init__(self, store: AddressStore) -> None:
         self._store = store
         self._patterns: dict[Address, WildcardPattern] = {}
+        self._plain: dict[Address, None] = {}  # addresses that may match one
         self.work = 0
 
     def check(self, name: str) -> None:
         """Whether each copy that a new address brings is within a bound. Raises Refused."""
         if has_wildcards(name):
-            full = (each for each in self._store.addresses.values() if len(each.wildcards) >= COPIES_MAX)
+            full = [each for each in self._plain if len(each.wildcards) >= COPIES_MAX]
             crowded = next((each.name for each in self._matching(WildcardPattern.of(name), full)), None)
         else:
             crowded = name if len(self._patterns) > COPIES_MAX and len(self._matched(name)) > COPIES_MAX else None
@@ -72,16 +74,17 @@ class Wildcards:
         LOOK.has_touched = True
         if has_wildcards(name):
             pattern = self._patterns[address] = WildcardPattern.of(name)
-            for other in self._matching(pattern, self._store.addresses.values()):
+            for other in self._matching(pattern, self._plain):
                 other.wildcards = (*other.wildcards, address)
-        elif self._patterns:
-            address.wildcards = tuple(self._matched(name))
+        elif not name.startswith((INTERNAL_PREFIX, TEMPORARY_PREFIX)):
+            self._plain[address] = None
+            address.wildcards = tuple(self._matched(name)) if self._patterns else ()
 
-    def _matching(self, pattern: WildcardPattern, addresses: Iterable[Address]) -> list[Address]:
+    def _matching(self, pattern: WildcardPattern, addresses: Collection[Address]) -> list[Address]:
         """Those of these addresses that match."""
-        near = [other for other in addresses if other.name.startswith(pattern.stem) and _may_match(other.name)]
+        near = [other for other in addresses if other.name.startswith(pattern.stem)]
         LOOK.has_touched = True
-        self.work += len(near) * work.COMPARED
+        self.work += (len(near) + (len(self._plain) >> PASSED_SHIFT)) * work.COMPARED
         return [other for other in near if matches(pattern.words, other.name.split(DELIMITER))]
 
     def _matched(self, name: str) -> list[Address]:
@@ -93,16 +96,16 @@ class Wildcards:
             (address, pattern.words) for address, pattern in self._patterns.items() if name.startswith(pattern.stem)
         ]
         LOOK.has_touched = True
-        self.work += len(near) * work.COMPARED
+        self.work += (len(near) + (len(self._patterns) >> PASSED_SHIFT)) * work.COMPARED
         return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
         """An address was deleted."""
         LOOK.has_touched = True
-        pattern = self._patterns.pop(address, None)
-        if pattern is None:
+        self._plain.pop(address, None)
+        if self._patterns.pop(address, None) is None:
             return
-        for other in self._store.addresses.values():
+        for other in self._plain:
             if other.wildcards and address in other.wildcards:
                 other.wildcards = tuple(each for each in other.wildcards if each is not address)
 

@@ -340,12 +340,12 @@ class Dispatch:
         queue = self._queue
         cursor = self._cursor % len(queue.consumers)
         turn = queue.takers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
-        room = {each: n for each in turn if not each.is_browser and (n := each.capacity()) > 0}
+        last, seen = queue.backlog.last_rank, self._seen  # most have seen all, where there are thousands
+        room = {each: n for each in turn if not each.is_browser and seen[each] <= last and (n := each.capacity()) > 0}
         if not room:
             return 0
         _keep_priorities(room)
-        looked = 0
-        self._is_rewound = False
+        looked, self._is_rewound = 0, False
         start = end = min(self._seen[each] for each in room)
         lookers = self._lookers(room, start)
         is_passing = False  # the last message was for nobody, which is noted when it matters

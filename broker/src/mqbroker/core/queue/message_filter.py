@@ -16,7 +16,7 @@ from mqbroker.core.queue.prefilter import NEEDLES_MAX, Prefilter, needles_of
 from mqbroker.core.selector.selector import Selector
 from mqbroker.wire.property_section import PropertyReader, properties_bytes
 
-REMEMBERED_MAX: Final = 8192  # by all filters together: some 3 MiB
+REMEMBERED_MAX: Final = 8192  # verdicts of all filters together: some 3 MiB; and so many filters
 REMEMBERED_BYTES_MAX: Final = 256  # of properties; what is longer is looked at each time
 DECODED_LOOKS: Final = 4  # what a look at a message costs of which more than its application properties is asked for
 PLAIN_LOOKS: Final = 4  # before it pays to search for what a message must have: of live ones there are few
@@ -138,7 +138,7 @@ class Lookers:
 
 
 class _Remembered:
-    """The filters of selectors, and how many verdicts they remember, together with one for each filter."""
+    """The filters of selectors, and how many verdicts they remember."""
 
     __slots__ = ("count", "filters")
 
@@ -147,13 +147,27 @@ class _Remembered:
         self.filters: dict[Selector, MessageFilter] = {}
 
     def add(self) -> None:
-        """Room for one more. Where there is none everything goes, and what is in use begins anew."""
+        """Room for one verdict more. Where there is none all of them go; filters stay, as thousands that look at one
+        message say more than there is room for, and would be made anew for each message."""
         if self.count >= REMEMBERED_MAX:
-            for each in self.filters.values():
-                each.forget()
-            self.filters.clear()
-            self.count = 0
+            self.forget()
         self.count += 1
+
+    def filter_of(self, selector: Selector) -> MessageFilter:
+        """That of a selector, which is new where there was none. As many are kept as verdicts, then all of them go."""
+        found = self.filters.get(selector)
+        if found is None:
+            if len(self.filters) >= REMEMBERED_MAX:
+                self.forget()
+                self.filters.clear()
+            found = self.filters[selector] = MessageFilter(selector)
+        return found
+
+    def forget(self) -> None:
+        """All verdicts."""
+        for each in self.filters.values():
+            each.forget()
+        self.count = 0
 
 
 _REMEMBERED: Final = _Remembered()
@@ -161,10 +175,4 @@ _REMEMBERED: Final = _Remembered()
 
 def message_filter(wanted: Filter) -> MessageFilter:
     """The filter of a consumer, for a run of dispatch: one that is kept longer may remember what nobody counts."""
-    if not isinstance(wanted, Selector):
-        return MessageFilter(wanted)
-    remembered = _REMEMBERED.filters.get(wanted)
-    if remembered is None:
-        _REMEMBERED.add()
-        remembered = _REMEMBERED.filters[wanted] = MessageFilter(wanted)
-    return remembered
+    return _REMEMBERED.filter_of(wanted) if isinstance(wanted, Selector) else MessageFilter(wanted)
