@@ -83,7 +83,7 @@ def unpacked(body: bytes) -> tuple[str, list[bytes]]:
 
 def _parts(body: bytes) -> Iterator[bytes]:
     offset = 0
-    while offset < len(body) or not offset:
+    while offset < len(body):
         try:
             (size,) = _SIZE.unpack_from(body, offset)
         except error as fault:

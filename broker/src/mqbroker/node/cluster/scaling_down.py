@@ -180,7 +180,7 @@ class ScalingDown:
         broker = self._broker
         for peer in self.clients():
             open_count = peer.transactions.open_count
-            if peer in self.leaving or (open_count and not is_last):
+            if open_count and not is_last:
                 continue
             if open_count:
                 broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
