@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
 from mqctl.scaledown.looks import NodeLook
-from mqctl.scaledown.plan import plan_of, rows_of, target_of, unfit
+from mqctl.scaledown.plan import DrainPlan, _room, plan_of, rows_of, target_of, unfit
 
 from tests.support.cluster_stage import node_id_of
 
@@ -119,6 +120,39 @@ def test_links_that_do_not_stand_and_missing_room_are_for_force() -> None:
     paged = look("mq3", status={"held_bytes": 1, "journal_segments": 3}, file_bytes=200)
     assert plan_of([paged], [look("mq2", free_disk_bytes=400)]).overruled == []
     assert len(plan_of([paged], [look("mq2", free_disk_bytes=399)]).overruled) == 1
+
+
+def of(host: str, instance: str, **changes: Any) -> NodeLook:
+    """One of several instances of a host."""
+    return replace(look(host, **changes), node=Node(host, instance))
+
+
+def test_instances_of_one_host_need_their_room_together() -> None:
+    leaving = [of("mq3", name, status={"held_bytes": 300}) for name in ("a", "b")]
+    assert plan_of(leaving, [look("mq1", free_disk_bytes=600)]).overruled == []
+    assert plan_of(leaving, [look("mq1", free_disk_bytes=599)]).overruled == [
+        "mq1 has 599 bytes free on its disk, and mq3/a, mq3/b store together up to 600"
+    ]
+    assert plan_of(leaving, [look("mq1")]).overruled == []  # nobody knows
+
+
+def test_targets_on_one_disk_need_their_room_together() -> None:
+    """Each instance drains to its own namesake of another host."""
+    sources = [of("mq3", name, status={"held_bytes": 300}) for name in ("a", "b")]
+    taking = [of("mq1", name, free_disk_bytes=500) for name in ("a", "b")]
+    plan = DrainPlan(sources, taking, dict(zip(("mq3/a", "mq3/b"), taking, strict=True)))
+    assert _room(plan) == ["mq1 has 500 bytes free on its disk, and mq3/a, mq3/b store together up to 600"]
+    elsewhere = replace(taking[1], node=Node("mq2", "b"))
+    assert _room(replace(plan, targets={"mq3/a": taking[0], "mq3/b": elsewhere})) == []
+
+
+def test_memory_that_is_too_little_is_told_and_hinders_nobody() -> None:
+    leaving = [of("mq3", name, status={"held_bytes": 300}) for name in ("a", "b")]
+    small = {"held_bytes": 401, "global_max_size_bytes": 1000}
+    plan = plan_of(leaving, [look("mq1", status=small)])
+    assert (plan.overruled, len(plan.warnings)) == ([], 1)
+    assert plan.warnings[0].startswith("mq1 has 599 bytes of memory left for messages, and 600 come")
+    assert plan_of(leaving, [look("mq1", status=small | {"held_bytes": 400})]).warnings == []
 
 
 def test_consumers_that_are_not_where_messages_go_are_told_of() -> None:

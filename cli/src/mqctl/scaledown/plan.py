@@ -58,7 +58,8 @@ def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str 
                 f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
             )
         plan.targets[one.name] = target_of(one, survivors, to)
-    plan.overruled += [*_links(leaving, survivors), *(text for one in leaving for text in _room(one, plan))]
+    plan.overruled += [*_links(leaving, survivors), *_room(plan)]
+    plan.warnings += _memory(plan)
     plan.warnings += [text for one in leaving for text in _unread(one, plan)]
     return plan
 
@@ -111,13 +112,43 @@ def _links(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook]) -> list[s
     return said
 
 
-def _room(one: NodeLook, plan: DrainPlan) -> list[str]:
-    """Whether all that the node stores fits on the disk of the target, which pages what is too much for its memory."""
-    target = plan.targets[one.name]
-    free = target.free_disk_bytes
-    if free is None or one.stored_bytes <= free:
-        return []
-    return [f"{target.name} has {free} bytes free on its disk, and {one.name} stores up to {one.stored_bytes}"]
+def _room(plan: DrainPlan) -> list[str]:
+    """Whether all that is stored fits on the disks of the targets, which page what is too much for their memory. Nodes
+    of one host that drain to the same target need their room there together, and so do targets that share a host."""
+    said = []
+    for host, taken in _by_host(plan).items():
+        room = [target.free_disk_bytes for target, _ in taken if target.free_disk_bytes is not None]
+        needed = sum(one.stored_bytes for _, sources in taken for one in sources)
+        if room and needed > min(room):
+            names = ", ".join(one.name for _, sources in taken for one in sources)
+            verb = "stores" if "," not in names else "store together"
+            where = taken[0][0].name if len(taken) == 1 else host
+            said.append(f"{where} has {min(room)} bytes free on its disk, and {names} {verb} up to {needed}")
+    return said
+
+
+def _by_host(plan: DrainPlan) -> dict[str, list[tuple[NodeLook, list[NodeLook]]]]:
+    """Host -> its nodes that take messages, each with those whose messages it takes."""
+    found: dict[str, list[tuple[NodeLook, list[NodeLook]]]] = {}
+    for target in {one.name: one for one in plan.targets.values()}.values():
+        sources = [one for one in plan.leaving if plan.targets[one.name].name == target.name]
+        found.setdefault(target.node.host, []).append((target, sources))
+    return found
+
+
+def _memory(plan: DrainPlan) -> list[str]:
+    """Targets that have less memory left than what comes takes: addresses that page put it on the disk, others take no
+    more for a time."""
+    said = []
+    for taken in _by_host(plan).values():
+        for target, sources in taken:
+            needed = sum(int(one.status.get("held_bytes", 0)) for one in sources)
+            if needed > target.free_memory_bytes:
+                said.append(
+                    f"{target.name} has {target.free_memory_bytes} bytes of memory left for messages, and {needed} "
+                    "come: addresses page there, or the drain waits for consumers"
+                )
+    return said
 
 
 def _unread(leaving: NodeLook, plan: DrainPlan) -> list[str]:
