@@ -15,16 +15,25 @@ from mqbroker.core.cluster.id_digest import IdDigest
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.node.cluster import arrival_links
 from mqbroker.node.cluster.forwarding_terms import MAKES_QUEUES
-from mqbroker.wire.performatives import Accepted, Target
+from mqbroker.wire.performatives import Accepted, Modified, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
-from tests.support.large_messages import Consumer, Producer, content
+from tests.support.large_messages import Consumer, Producer, content, header_of
 from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, pair, pair_of_which_b_takes_less, read_at
+from tests.unit.node.test_drains import (
+    LIMITS,
+    bodies,
+    count_at,
+    drain,
+    filled,
+    pair,
+    pair_of_which_b_takes_less,
+    read_at,
+)
 from tests.unit.node.test_far_times import annotated
 
 
@@ -331,24 +340,72 @@ def test_messages_that_no_journal_has_move_too_and_are_not_counted() -> None:
     assert (said["receipt"]["balances"], row["before"]["messages"], row["moved"], row["arrived"]) == (True, 5, 5, 5)
 
 
-def test_what_is_scheduled_for_later_is_named_and_stays_where_it_is_forced() -> None:
-    cluster, a, b = pair()
-    producer = filled(a, 5, cluster)
-    for delay_ms in (3_600_000, 3_600_000, 5_000):
+def scheduled(producer: Producer, *delays_ms: int) -> None:
+    for delay_ms in delays_ms:
         later = annotated("x-opt-delivery-delay", Long(delay_ms))
         assert producer.link.session.send_run(producer.link, single(later), 0, 1, "later") == 1
+
+
+def test_what_is_scheduled_goes_at_once_and_comes_due_there() -> None:
+    cluster, a, b = pair()
+    producer = filled(a, 5, cluster)
+    scheduled(producer, 3_600_000, 30 * 86_400_000)
     cluster.run()
+    assert begin(a, cluster, dry_run=True)["hindrances"] == []
+    begin(a, cluster)
+    said = moved(a, cluster)
+    assert (said["left"], said["moved"], said["receipt"]["balances"]) == (0, 7, True)
+    assert said["receipt"]["queues"][0]["before"]["scheduled"] == 2
+    assert b.broker.store.queues["orders"].scheduled_count == 2
+    for node in (a, b):
+        node.crash()
+        node.start()
+    cluster.wait(2_000)
+    assert moved(a, cluster)["receipt"]["balances"]
+    assert len(read_at(b, cluster).bodies) == 5
+    cluster.wait(3_600_000)
+    assert len(read_at(b, cluster).bodies) == 6
+    assert b.broker.store.queues["orders"].scheduled_count == 1
+
+
+def test_what_was_delivered_in_vain_and_comes_again_later_is_named_and_goes_then_with_its_count() -> None:
+    delays = {"address_settings": {"orders": {"redelivery_delay": 3_600_000}}}
+    cluster, a, b = pair(options=LIMITS | delays)
+    filled(a, 3, cluster)
+    reader = read_at(a, cluster)
+    reader.settle(1, Modified(delivery_failed=True))
+    reader.settle(0)
+    reader.settle(2)
     (row,) = begin(a, cluster, dry_run=True)["hindrances"]
-    assert row == {
-        "kind": "queue", "name": "orders", "why": "2 messages of it are scheduled, and go when their time has come",
-    }  # fmt: skip
-    assert "scheduled" in begin(a, cluster)["description"]
+    why = "1 messages of it were delivered in vain, and go when their time has come"
+    assert row == {"kind": "queue", "name": "orders", "why": why}
+    assert "in vain" in begin(a, cluster)["description"]
     begin(a, cluster, force=True)
     said = moved(a, cluster)
-    assert (said["left"], said["moved"], count_at(b)) == (2, 6, 6), "what came due soon was waited for"
-    assert (said["receipt"]["balances"], said["receipt"]["queues"][0]["left"]) == (True, 2)
+    assert (said["left"], count_at(b), said["receipt"]["balances"]) == (1, 0, True)
     cluster.wait(3_600_000)
-    assert (shown(a)["left"], count_at(b)) == (0, 8)
+    assert (shown(a)["left"], count_at(b)) == (0, 1)
+    (event,) = read_at(b, cluster).incoming
+    assert header_of(event).delivery_count == 1
+
+
+def test_what_is_scheduled_waits_here_again_when_it_was_called_off() -> None:
+    cluster, a, b = pair()
+    producer = filled(a, 1, cluster)
+    scheduled(producer, 60_000)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    scheduled(producer, 30_000)
+    cluster.run()
+    assert a.broker.store.queues["orders"].scheduled_count == 0
+    a.admin("drain-cancel", queue="orders")
+    cluster.let_through("a", "b")
+    cluster.run()
+    assert (a.broker.store.queues["orders"].scheduled_count, count_at(b)) == (2, 0)
+    queue = a.broker.store.queues["orders"]
+    for ready in (2, 3):
+        cluster.wait(30_000)
+        assert queue.ready_count == ready
 
 
 def given_to(a: ClusterNode, name: str, count: int) -> None:
@@ -395,20 +452,19 @@ def test_the_receipt_is_asked_for_where_the_last_message_leaves_another_way() ->
     assert (row["consumed"], row["moved"], row["arrived"], said["receipt"]["balances"]) == (1, 5, 5, True)
 
 
-def test_called_off_after_a_restart_it_does_not_wait_for_what_was_never_due() -> None:
-    cluster, a, _ = pair()
-    producer = filled(a, 5, cluster)
-    later = annotated("x-opt-delivery-delay", Long(30 * 86_400_000))
-    assert producer.link.session.send_run(producer.link, single(later), 0, 1, "later") == 1
+def test_called_off_after_a_restart_what_is_scheduled_and_may_be_there_goes_there() -> None:
+    cluster, a, b = pair()
+    scheduled(filled(a, 5, cluster), 30 * 86_400_000)
     cluster.run()
-    begin(a, cluster, force=True)
-    moved(a, cluster)
+    cluster.hold_up("a", "b")
+    begin(a, cluster)
+    cluster.wait(2_000)
     a.crash()
     a.start()
-    cluster.wait(3_000)
     a.admin("scale-down-cancel")
+    cluster.let_through("a", "b")
     cluster.wait(5_000)
-    assert (shown(a)["state"], count_at(a)) == ("none", 1)
+    assert (shown(a)["state"], count_at(a), count_at(b)) == ("none", 0, 6)
     assert not Consumer(a, "late").talker.is_closed
 
 

@@ -112,13 +112,14 @@ def _why_it_stays(broker: Broker, queue: Queue) -> str:
 
 def _why_it_waits(broker: Broker, queue: Queue) -> str:
     count = _far_count(broker, queue)
-    return f"{count} messages of it are scheduled, and go when their time has come" if count else ""
+    return f"{count} messages of it were delivered in vain, and go when their time has come" if count else ""
 
 
 def _far_count(broker: Broker, queue: Queue) -> int:
-    """Messages whose time comes so late that nobody waits for it."""
+    """Messages that come again so late that nobody waits for it; those that are new go with their time."""
     soon_ms = broker.at.wall_ms + SOON_MS
-    return sum(segment.n for due_ms, _, segment in queue.scheduled if due_ms > soon_ms)
+    far = (each for due_ms, _, each in queue.scheduled if due_ms > soon_ms and due_ms != each.run.deliver_at_ms)
+    return sum(segment.n for segment in far)
 
 
 def _is_linked(broker: Broker, connection: str, node_id: str) -> bool:

@@ -80,6 +80,7 @@ class Drains:
             queue, replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link)
         )
         self.added(queue)
+        queue.begin_draining()
         self._store.changed(queue)
 
     def added(self, queue: Queue) -> None:
@@ -135,10 +136,7 @@ class Drains:
             return True
         if queue.paged_count or queue.delivering_count:
             return False  # nobody looks where these are
-        # What was never due has never gone out, and that it comes due may take a year.
-        now_ms = self._store.at.wall_ms
-        due = (each for each in queue.segments() if each.run.deliver_at_ms <= now_ms)
-        return all(handed_over.free_count(each.first_id, each.n) == each.n for each in due)
+        return all(handed_over.free_count(each.first_id, each.n) == each.n for each in queue.segments())
 
     def end(self, queue: Queue) -> None:
         """It is served here again, and nobody serves the other node of it; what that has may come twice."""
@@ -148,7 +146,7 @@ class Drains:
         self._declare(
             queue, replace(queue.kind, connection="", forwards_to="", route=(), drains_as="", drain_ends=False)
         )
-        queue.drained()
+        queue.end_draining(self._store.at.wall_ms)
         queue.look_for_expired()
         self._store.changed(queue)
 

@@ -204,8 +204,11 @@ class Queue:
         return bool(served) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:
-        heappush(self.scheduled, (due_ms, segment.rank, segment))
-        self.scheduled_count += segment.n
+        if self.kind.is_draining and due_ms == segment.run.deliver_at_ms:
+            self._arrive(segment)  # it goes with its time
+        else:
+            heappush(self.scheduled, (due_ms, segment.rank, segment))
+            self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
         for key, piece in keyed(self.kind, segment) if self.kind.replaces_values else (("", segment),):
@@ -257,16 +260,23 @@ class Queue:
         due_ms = 0 if held is None else held.run.deliver_at_ms
         return due_ms > 0 and due_ms > valid_ms(segment.run, segment.start)
 
-    def drained(self) -> None:
-        """It drains no more: earlier values, and what is beyond the size of a ring, go again."""
+    def begin_draining(self) -> None:
+        """It drains from now on: new messages do not wait here until they are due."""
         LOOK.has_touched = True
+        waiting, self.scheduled, self.scheduled_count = self.scheduled, [], 0
+        for due_ms, _, segment in waiting:
+            self._schedule(segment, due_ms)
+
+    def end_draining(self, now_ms: int) -> None:
+        """It drains no more: earlier values, and what is beyond the size of a ring, go again; what is not due waits."""
+        LOOK.has_touched = True
+        for segment in [each for each in self.backlog if each.run.deliver_at_ms > now_ms]:
+            self._schedule(self.backlog.take_at(segment.rank, segment.n), segment.run.deliver_at_ms)
         if self.kind.last_value:
             self.last_values = newest(self.kind, self.backlog)
-            kept = {each.rank for each in self.last_values.values()}
-            keyed_ones = [each for segment in self.backlog for key, each in values(self.kind, segment) if key]
-            self.gone += [
-                (REPLACED, self.backlog.take_at(each.rank, 1)) for each in keyed_ones if each.rank not in kept
-            ]
+            each_one = (each for segment in self.backlog for each in values(self.kind, segment))
+            old = [piece for key, piece in each_one if key and not self._is_last(key, piece)]
+            self.gone += [(REPLACED, self.backlog.take_at(piece.rank, 1)) for piece in old]
         self.overflow(OVERFLOWED_MAX)
 
     def is_outdated(self, segment: Segment, *, is_ours: bool = False) -> bool:
