@@ -119,6 +119,7 @@ STORIES = (
         for name in (
             "scale_rack",
             "scale_down_rack",
+            "scale_down_several_rack",
             "killed_rollout_rack",
             "lost_host_rack",
             "operator_rack",

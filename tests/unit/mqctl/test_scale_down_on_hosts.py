@@ -210,8 +210,8 @@ def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world:
 def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leaving: Leaver) -> None:
     waits_for_an_answer("mq1")
     with pytest.raises(CommandError, match="these could come twice; mq3 stays as it is"):
-        scale_down._wait_for_answers(world, scale_down.Options(host="mq3"), leaving, ["id-mq3"])
-    scale_down._wait_for_answers(world, scale_down.Options(host="mq3", force=True), leaving, ["id-mq3"])
+        scale_down._wait_for_answers(world, scale_down.Options(hosts=["mq3"]), leaving, ["id-mq3"])
+    scale_down._wait_for_answers(world, scale_down.Options(hosts=["mq3"], force=True), leaving, ["id-mq3"])
     assert "these may come twice" in said(world)
 
 
@@ -239,7 +239,7 @@ def test_who_resumes_and_deletes_is_asked_as_well(world: World, tmp_path: Path) 
     """Before anybody looks at the host."""
     (tmp_path / "inventory.yml").write_text(INVENTORY)
     with pytest.raises(CommandError, match="there is no terminal to ask on"):
-        scale_down.run(world, scale_down.Options(host="mq3", resume=True, purge=True))
+        scale_down.run(world, scale_down.Options(hosts=["mq3"], resume=True, purge=True))
     assert done("asked") == done("systemctl") == []
 
 
@@ -251,10 +251,10 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
     made("default")
     made("lost+found")
     made(".archive", "earlier", "default")
-    assert scale_down._agreed(world, scale_down.Options(host="mq3", check=True), leaving) is None
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], check=True), leaving) is None
     made("old", node_id="another")
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
-        scale_down._agreed(world, scale_down.Options(host="mq3", yes=True), leaving)
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
         leaver.stop(world, leaving, document())
     assert done("asked").count("scale-down") == 1, "which was a dry run"
@@ -294,11 +294,11 @@ def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: 
         archive.put_receipt(world, leaving.host, name, document(archive=name, stays=STAYS))
     assert archive.kept_receipt(world, leaving.host) is not None
     drains_until_it_is_taken_back()
-    assert scale_down._cancel(world, scale_down.Options(host="mq3", yes=True), leaving) == Exit.DONE
+    assert scale_down._cancel(world, scale_down.Options(hosts=["mq3"], yes=True), [leaving]) == Exit.DONE
     assert archive.kept_receipt(world, leaving.host) is None
     (HostShell.root / "mq3" / "unit").write_text("inactive\n")
     with pytest.raises(CommandError, match="there is no receipt of a scale-down of them"):
-        scale_down._resumed(world, scale_down.Options(host="mq3", resume=True), leaving)
+        scale_down._resumed(world, scale_down.Options(hosts=["mq3"], resume=True), leaving)
 
 
 def test_a_receipt_that_messages_came_after_says_nothing_later(world: World, leaving: Leaver) -> None:
@@ -326,7 +326,7 @@ def test_ctrl_c_while_it_begins_does_not_say_that_nothing_was_changed(
 ) -> None:
     made("default")
     monkeypatch.setattr(HostShell, "interrupts", b'"force": false')  # the broker has been asked by then
-    plan = scale_down._agreed(world, scale_down.Options(host="mq3", yes=True), leaving)
+    plan = scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
     operation = HeldCluster({}, [])
     with pytest.raises(KeyboardInterrupt):
         beginning.begin(world, leaving, plan, operation)
@@ -341,7 +341,7 @@ def test_ctrl_c_while_brokers_are_stopped_says_how_to_go_on(
     made("default")
     monkeypatch.setattr(HostShell, "interrupts", b"systemctl stop")
     with pytest.raises(KeyboardInterrupt):
-        scale_down._stopped(world, scale_down.Options(host="mq3"), leaving, document())
+        scale_down._stopped(world, scale_down.Options(hosts=["mq3"]), leaving, document())
     assert "brokers of mq3 may be stopped; mqctl scale-down mq3 --resume goes on" in said(world)
 
 
@@ -357,12 +357,12 @@ def test_who_takes_it_back_by_force_is_told_that_messages_come_twice(
     made("default")
     drains_until_it_is_taken_back()
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
-    asked, options = replace(world, is_interactive=True), scale_down.Options(host="mq3", force=is_forced)
+    asked, options = replace(world, is_interactive=True), scale_down.Options(hosts=["mq3"], force=is_forced)
     if is_done:
-        assert scale_down._cancel(asked, options, leaving) == Exit.DONE
+        assert scale_down._cancel(asked, options, [leaving]) == Exit.DONE
     else:
         with pytest.raises(CommandError, match="that is not the name of the cluster"):
-            scale_down._cancel(asked, options, leaving)
+            scale_down._cancel(asked, options, [leaving])
     assert ("scale-down-cancel" in done("asked")) is is_done
     assert ("What mq1 may have without an answer comes twice" in said(world)) is is_forced
 
@@ -414,7 +414,7 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
             ]
         },
     )
-    options = scale_down.Options(host="mq3", check=True, json=True)
+    options = scale_down.Options(hosts=["mq3"], check=True, json=True)
     assert scale_down._agreed(world, options, leaving) is None
     assert isinstance(world.out, io.StringIO)
     plan = json.loads(world.out.getvalue())
@@ -425,9 +425,9 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
 def test_who_goes_on_is_told_that_it_drains_to_another_node(world: World, leaving: Leaver) -> None:
     made("default")
     drains_until_it_is_taken_back()
-    assert scale_down._agreed(world, scale_down.Options(host="mq3", resume=True, to="mq1"), leaving) is None
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], resume=True, to="mq1"), leaving) is None
     with pytest.raises(CommandError, match="--to mq2: mq3 drains to mq1 already"):
-        scale_down._agreed(world, scale_down.Options(host="mq3", resume=True, to="mq2"), leaving)
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], resume=True, to="mq2"), leaving)
 
 
 def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:

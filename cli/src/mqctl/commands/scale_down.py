@@ -32,6 +32,7 @@ from mqctl.scaledown.leaver import (
     Leaver,
     have_forgotten,
     keep,
+    leavers_of,
     look_at_rest,
     receipt_of,
     require_balance,
@@ -54,7 +55,10 @@ STOPS_MAX = 3
 class Options(ReaderOptions, InventoryOptions):
     """Which host, where its messages go, and at which end of it to begin."""
 
-    host: Annotated[str, typer.Argument(help="The host that leaves, with all its instances.")]
+    hosts: Annotated[
+        list[str],
+        typer.Argument(help="The host that leaves, with all its instances; several leave one after the other."),
+    ]
     to: Annotated[
         str,
         typer.Option(help="The node that takes its messages. [default: that with the most links up, then most room]"),
@@ -95,6 +99,8 @@ def run(world: World, options: Options) -> int:
     archived on the host (below /var/lib/mq/.archive), the other nodes forget them, and every node that stays is
     looked at.
 
+    Of several hosts none takes messages of another one that leaves as well, so that nothing is moved twice.
+
     Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
     goes on from there, `--cancel` has the host serve what it still has.
 
@@ -107,39 +113,51 @@ def run(world: World, options: Options) -> int:
     _require_one_way(options)
     with untouched(world):
         cluster = checked(world, options)
-        leaver = Leaver(cluster, cluster.host(options.host), is_forced=options.force)
+        leavers = leavers_of(cluster, options.hosts, is_forced=options.force)
     if options.show:
-        return _show(world, options, leaver)
+        return _show(world, options, leavers)
     if options.cancel:
-        return _cancel(world, options, leaver)
+        return _cancel(world, options, leavers)
     if options.purge and options.resume:
-        confirm.name(world, f"The data of {options.host} is deleted at the end.", cluster.name, is_sure=options.yes)
-    document = _resumed(world, options, leaver) if options.resume else None
-    plan = _agreed(world, options, leaver) if document is None else None
+        named = ", ".join(options.hosts)
+        confirm.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
+    known = _planned(world, options, leavers[0])
     if options.check:
+        for leaver in leavers[1:]:
+            _planned(world, options, leaver)
         return Exit.DONE
-    with holding(world, cluster, leaver.command, is_resumed=options.resume) as operation:
-        begin(world, leaver, plan, operation)
-        operation.stays = True  # until the host is out, or it is taken back: brokers go on where this is interrupted
-        code = _left(world, options, leaver, _stopped(world, options, leaver, document))
+    ended = []
+    with holding(world, cluster, leavers[0].command, is_resumed=options.resume) as operation:
+        for leaver in leavers:
+            document, plan = known if leaver is leavers[0] else _planned(world, options, leaver)
+            begin(world, leaver, plan, operation)
+            operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
+            ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
         operation.stays = False
-    return code
+    return _tell(world, options, leavers, ended)
+
+
+def _planned(world: World, options: Options, leaver: Leaver) -> tuple[dict[str, Any] | None, DrainPlan | None]:
+    """The receipt of a host that is drained and stopped, else what is to begin there."""
+    document = _resumed(world, options, leaver) if options.resume else None
+    return document, (_agreed(world, options, leaver) if document is None else None)
 
 
 def _require_one_way(options: Options) -> None:
     ways = [name for name in ("check", "show", "resume", "cancel") if getattr(options, name)]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(f'--{one}' for one in ways)} exclude each other")
-    if "/" in options.host:
-        raise UsageError("a host leaves with all its instances", f"mqctl scale-down {options.host.partition('/')[0]}")
+    for one in options.hosts:
+        if "/" in one:
+            raise UsageError("a host leaves with all its instances", f"mqctl scale-down {one.partition('/')[0]}")
 
 
 # -- look and take back -----------------------------------------------------------------------------------------------
 
 
-def _show(world: World, options: Options, leaver: Leaver) -> int:
+def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
     rows, faults = [], 0
-    for one in look_at(world, leaver.nodes):
+    for one in look_at(world, [node for leaver in leavers for node in leaver.nodes]):
         if one.fault:
             faults += 1
             world.note(f"mqctl: {one.fault}")
@@ -152,10 +170,11 @@ def _show(world: World, options: Options, leaver: Leaver) -> int:
     return Exit.DEGRADED if faults else Exit.DONE
 
 
-def _cancel(world: World, options: Options, leaver: Leaver) -> int:
-    """What is at the host is served there again; what has moved stays where it is."""
+def _cancel(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
+    """What is at the hosts is served there again; what has moved stays where it is."""
     how = TakeBack(options.timeout, is_forced=options.force, is_sure=options.yes, is_json=options.json)
-    take_back(world, leaver, how)
+    for leaver in leavers:
+        take_back(world, leaver, how)
     return Exit.DONE
 
 
@@ -165,16 +184,16 @@ def _cancel(world: World, options: Options, leaver: Leaver) -> int:
 def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
     """What is to begin; None where all of it drains already, or nothing is to be done."""
     with untouched(world):
-        if not (options.resume or options.check):
+        if not (options.resume or options.check or world.operation):
             require_free(world, leaver.cluster, leaver.command)
         found = look_at(world, leaver.nodes)
-        if options.resume:
+        if options.resume and not leaver.party:  # of several the later ones may not have begun
             _require_begun(leaver, found)
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
             _require_same_target(world, options, leaver, found)
             return None
-        plan = plan_of(found, look_at(world, leaver.others), options.to)
+        plan = plan_of(found, look_at(world, leaver.heirs), options.to)
         hindered = hindrances(world, leaver, plan)
         show_plan(world, plan, hindered)
         world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
@@ -325,7 +344,7 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
     return document
 
 
-def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> int:
+def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Take the host away, have the others forget it, and look at them."""
     try:
         take_away(world, leaver, document)
@@ -338,12 +357,26 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
     is_purged = options.purge and _may_purge(world, leaver, document, code)
     if is_purged:
         archive.purge(world, leaver.host, document["archive"])
-    change = inventory_files.change(world, leaver.cluster.sources, leaver.host.name, is_written=options.write_inventory)
-    extra = {name: value for name, value in document.items() if name not in ("schema", "rows")}
-    write(Rows(receipt.SCHEMA, receipt.COLUMNS, document["rows"], {**extra, **change}), options.shape, world.data)
     kept = "its data is deleted" if is_purged else f"its data is in {archive.FOLDER}/{document['archive']} there"
     world.note(f"{leaver.host.name} has left cluster {leaver.cluster.name}; {kept}")
-    return code
+    return code, document
+
+
+def _tell(
+    world: World, options: Options, leavers: Sequence[Leaver], ended: Sequence[tuple[int, dict[str, Any]]]
+) -> int:
+    """The receipts, and the inventory without these hosts, once all have left: who goes on finds them in there."""
+    extra: dict[str, Any] = {}
+    for leaver, (_, document) in zip(leavers, ended, strict=True):
+        change = inventory_files.change(
+            world, leaver.cluster.sources, leaver.host.name, is_written=options.write_inventory
+        )
+        own = {name: value for name, value in document.items() if name not in ("schema", "rows")}
+        extra.setdefault("hosts", []).append({**own, **change})
+    rows = [row for _, document in ended for row in document["rows"]]
+    said = extra["hosts"][0] if len(ended) == 1 else extra
+    write(Rows(receipt.SCHEMA, receipt.COLUMNS, rows, said), options.shape, world.data)
+    return max(code for code, _ in ended)
 
 
 def _may_purge(world: World, leaver: Leaver, document: Mapping[str, Any], code: int) -> bool:

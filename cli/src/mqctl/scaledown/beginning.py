@@ -54,7 +54,8 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
 
     each(world, [one.node for one in plan.leaving], ask)
     targets = {one.name for one in plan.targets.values()}
-    return sorted(said) + gate.lost(world, leaver.cluster, [leaver.host.node_names], targets)
+    away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
+    return sorted(said) + gate.lost(world, leaver.cluster, [away], targets)
 
 
 def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:

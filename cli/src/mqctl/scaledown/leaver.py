@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mqctl import journals, node_state
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import Node, guarded, nodes_in, shell
@@ -32,12 +32,24 @@ STOP_S_MAX: Final = 900.0
 @dataclass(frozen=True, slots=True)
 class Leaver:
     """A host of a cluster, its nodes, and those of the other hosts. `is_forced`: it leaves by force; `verb`: by which
-    command of mqctl."""
+    command of mqctl; `party`: the hosts that leave by the same command, in their order, where they are several. Those
+    before it have left, and are none of the cluster any more; those behind it take none of its messages."""
 
     cluster: InventoryCluster
     host: Host
     is_forced: bool = False
     verb: str = "scale-down"
+    party: tuple[str, ...] = ()
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """The hosts that leave after it."""
+        return self.party[self.party.index(self.host.name) + 1 :] if self.party else ()
+
+    @property
+    def heirs(self) -> list[Node]:
+        """The nodes that stay: so nothing is moved twice."""
+        return [one for one in self.others if one.host not in self.later]
 
     @property
     def nodes(self) -> list[Node]:
@@ -50,7 +62,7 @@ class Leaver:
     @property
     def command(self) -> str:
         """What is done, as it is noted on hosts."""
-        return f"mqctl {self.verb} {self.host.name}"
+        return f"mqctl {self.verb} {' '.join(self.party or (self.host.name,))}"
 
     @property
     def ways(self) -> str:
@@ -63,6 +75,20 @@ class Leaver:
     def again(self) -> str:
         """The command that goes on."""
         return f"{self.command} --resume{' --force' if self.is_forced else ''}"
+
+
+def leavers_of(cluster: InventoryCluster, names: Sequence[str], *, is_forced: bool) -> list[Leaver]:
+    """Those that leave one after the other. Raises UsageError where one is none of the cluster, or named twice."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{', '.join(twice)} is named twice")
+    hosts = [cluster.host(name) for name in names]
+    party = tuple(names) if len(names) > 1 else ()
+    found = []
+    for number, host in enumerate(hosts):
+        rest = tuple(one for one in cluster.hosts if one.name not in names[:number])
+        found.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
+    return found
 
 
 def receipt_of(
