@@ -329,7 +329,7 @@ def test_what_was_called_off_does_not_go_on_after_a_crash() -> None:
     assert (shown(a)["state"], count_at(a) + count_at(b)) == ("none", 5)
 
 
-def test_messages_that_no_journal_has_move_too_and_are_not_counted() -> None:
+def test_messages_that_no_journal_has_move_too_and_are_counted_apart() -> None:
     cluster, a, b = pair()
     filled(a, 5, cluster)
     filled(a, 3, cluster, durable=False)
@@ -338,6 +338,32 @@ def test_messages_that_no_journal_has_move_too_and_are_not_counted() -> None:
     assert (count_at(a), count_at(b)) == (0, 8)
     (row,) = said["receipt"]["queues"]
     assert (said["receipt"]["balances"], row["before"]["messages"], row["moved"], row["arrived"]) == (True, 5, 5, 5)
+    assert row["not_durable"] == {"came": 3, "consumed": 0, "moved": 3, "left": 0}
+
+
+def test_what_is_not_durable_is_counted_apart_and_a_crash_takes_it() -> None:
+    cluster, a, b = pair()
+    filled(a, 3, cluster)
+    filled(a, 4, cluster, durable=False)
+    cluster.hold_up("a", "b")
+    begin(a, cluster)
+    cluster.wait(2_000)
+    a.admin("send", address="orders", messages=[{"body": "late", "durable": False}] * 2)
+    a.admin("send", address="orders", messages=[{"body": "late", "durable": True}])
+    (row,) = shown(a)["receipt"]["queues"]
+    assert row["not_durable"] == {"came": 6, "consumed": 0, "moved": 0, "left": 6}
+    a.admin("queue-purge", name="orders", store_and_forward=True)
+    (row,) = shown(a)["receipt"]["queues"]
+    assert (row["consumed"], row["not_durable"]) == (4, {"came": 6, "consumed": 6, "moved": 0, "left": 0})
+    for is_durable in (False, True):
+        a.admin("send", address="orders", messages=[{"body": "later", "durable": is_durable}])
+    a.crash()
+    a.start()
+    cluster.let_through("a", "b")
+    said = moved(a, cluster)
+    (row,) = said["receipt"]["queues"]
+    assert row["not_durable"] == {"came": 0, "consumed": 0, "moved": 0, "left": 0}
+    assert (said["receipt"]["balances"], count_at(b)) == (True, 1)
 
 
 def scheduled(producer: Producer, *delays_ms: int) -> None:

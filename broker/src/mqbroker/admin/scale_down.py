@@ -229,8 +229,14 @@ def _receipt_row(broker: Broker, tally: QueueTally) -> dict[str, Any]:
         "consumed": tally.consumed, "moved": tally.went.count,
         "left": 0 if queue is None else broker.store.remotes.scale_down.left_in(queue),
         "moved_digest": str(tally.went), "arrived": None if arrived is None else arrived.count,
-        "arrived_digest": None if arrived is None else str(arrived),
+        "arrived_digest": None if arrived is None else str(arrived), "not_durable": _not_durable(tally),
     }  # fmt: skip
+
+
+def _not_durable(tally: QueueTally) -> dict[str, int]:
+    """Of what no journal has; a crash takes it, and counts begin anew."""
+    came, moved, left = tally.volatile_came, tally.volatile_went, tally.volatile.count
+    return {"came": came, "consumed": came - moved - left, "moved": moved, "left": left}
 
 
 def _differences(row: dict[str, Any], tally: QueueTally) -> Iterator[str]:

@@ -42,7 +42,7 @@ class QueueTally:
 
     __slots__ = (
         "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "link", "name", "volatile",
-        "went",
+        "volatile_came", "volatile_went", "went",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, before: dict[str, int]) -> None:
@@ -52,7 +52,10 @@ class QueueTally:
         self.came = 0
         self.consumed = 0  # by clients, or expired, purged, deleted here
         self.went = NO_IDS
-        self.volatile = IdRanges()  # messages of it that no journal has
+        self.volatile = (
+            IdRanges()
+        )  # messages of it that no journal has: a crash takes them, and what is counted of them
+        self.volatile_came = self.volatile_went = 0  # since it is counted or the process began; with what it held then
         self.arrived_before: IdDigest | None = None
         self.arrived: IdDigest | None = None
         self.asked_at = -1
@@ -202,7 +205,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         messages = queue.message_count - volatile.count
         values = (messages, sizes, delivering, queue.scheduled_count, queue.paged_count, large)
         tally = QueueTally(queue.kind.name, queue.kind.address, dict(zip(COUNTS, values, strict=True)))
-        tally.volatile = volatile
+        tally.volatile, tally.volatile_came = volatile, volatile.count
         self.tallies[tally.name] = self.changed[tally.name] = tally
         return tally
 
@@ -253,6 +256,7 @@ class ScaleDown(MessageObserver, QueueObserver):
                 self.changed[tally.name] = tally
             else:
                 tally.volatile.add(segment.first_id, segment.first_id + segment.n)
+                tally.volatile_came += segment.n
 
     def messages_left(self, queue: Queue, first_id: int, count: int, why: str) -> None:
         """See MessageObserver."""
@@ -260,13 +264,15 @@ class ScaleDown(MessageObserver, QueueObserver):
         if tally is None:
             return
         LOOK.has_touched = True
+        is_gone, volatile_before = why == ACKNOWLEDGED and queue.kind.is_draining, tally.volatile.count
         for first, end in tally.volatile.missing(first_id, first_id + count):
-            if why == ACKNOWLEDGED and queue.kind.is_draining:
+            if is_gone:
                 tally.went = tally.went.plus(first, end - first)
             else:
                 tally.consumed += end - first
             self.changed[tally.name] = tally
         tally.volatile.remove(first_id, first_id + count)
+        tally.volatile_went += is_gone and volatile_before - tally.volatile.count
 
     def queue_added(self, queue: Queue) -> None:
         """See QueueObserver."""
