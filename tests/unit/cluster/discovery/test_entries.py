@@ -341,3 +341,12 @@ def test_processes_that_are_of_the_past_are_remembered_within_bounds() -> None:
         assert watched.hear(boot, 1, 1, 2, **fields, has_yielded=True) is Drop.YIELDED
     assert len(watched.table._known[NODES[1]].boots) <= BOOTS_MAX
     assert watched.hear(9, 1, 1, 1, term=1) is Drop.REPLAYED, "the one that counts is not forgotten for them"
+
+
+def test_what_is_cleared_is_no_conflict_any_more_and_nothing_is_due() -> None:
+    watched = Watched()
+    for number in range(20):
+        watched.hear(number * 1000, 1, 1 + number % 2, number + 1)
+    assert watched.table.conflicts == [NODES[1]]
+    watched.table.clear()
+    assert (watched.table.conflicts, watched.table.due_ns) == ([], 0)
