@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from mqbroker.config import catalogue
 from mqbroker.config.address_options import AddressSettingsTable
-from mqbroker.config.declaring import OptionTable, toml_name
+from mqbroker.config.declaring import OptionTable
+from mqbroker.config.names import REPEATED_TABLES, toml_name
 from mqbroker.config.options import BrokerFile, ListenerTable
 from mqbroker.config.slicing import slice_name
 from pydantic.fields import FieldInfo
@@ -54,6 +55,11 @@ class AddressSettingsOptions:
     built_in: AddressSettings
     matches: tuple[AddressMatch, ...]
 '''
+RELOADABLE_HEAD = """
+
+# What a running broker takes on reload; all else is read at start only.
+RELOADABLE = frozenset({
+"""
 
 
 def files() -> dict[str, str]:
@@ -69,12 +75,17 @@ def text() -> str:
             parts.append(class_text(inner, f"One {' or '.join(f'`[[{place}]]`' for place in places)} table."))
         if model is AddressSettingsTable:
             parts += [class_text(model, "All settings of one address, after matching."), SETTINGS]
-        elif name in catalogue.REPEATED_TABLES:
+        elif name in REPEATED_TABLES:
             parts.append(class_text(model, f"One `[[{toml_name(name)}]]` table."))
         else:
             parts.append(class_text(model, f"Table `[{toml_name(name)}]`."))
     parts.append(class_text(BrokerFile, "A whole valid `broker.toml`. Only `app` holds it; a room is given its slice."))
-    return "".join(parts)
+    return "".join([*parts, _reloadable()])
+
+
+def _reloadable() -> str:
+    paths = "".join(f'    "{path}",\n' for path in sorted({one.path for one in catalogue.entries() if one.reload}))
+    return f"{RELOADABLE_HEAD}{paths}}})  # fmt: skip\n"
 
 
 def _inside(table: str, model: type[OptionTable]) -> dict[type[OptionTable], list[str]]:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,14 @@ def test_a_start_gives_back_the_memory_that_it_read_the_journal_into(broker: Bro
         assert broker.stop() == 0
         broker.start()
     assert broker.rss_bytes() - fresh < JOURNAL_FILE_BYTES // 2
+
+
+def test_what_only_a_start_needs_is_not_in_the_process_that_runs(broker: BrokerProcess) -> None:
+    files = Path(f"/proc/{broker.pid}/maps").read_text()
+    assert "_hashlib" in files, "what is imported shows there, where it is compiled"
+    assert "pydantic" not in files
+    broker.admin("config-reload")
+    assert "pydantic" in Path(f"/proc/{broker.pid}/maps").read_text(), "a reload reads the options where it runs"
 
 
 def test_nothing_is_printed_on_standard_output(make_broker: Make) -> None:

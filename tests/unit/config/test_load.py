@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.load import TEXT_CHARACTERS_MAX, parse
+from mqbroker.config.load import parse
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.whole import TEXT_CHARACTERS_MAX
 
 
 def good(text: str) -> BrokerOptions:

@@ -7,7 +7,7 @@ import typing
 
 import pytest
 from mqbroker.config import catalogue, slices
-from mqbroker.config.declaring import toml_name, yaml_name
+from mqbroker.config.names import toml_name, yaml_name
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slicing import slice_name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqbroker.config import catalogue, reference
-from mqbroker.config.declaring import toml_name
+from mqbroker.config.names import toml_name
 
 
 def test_every_option_has_its_row() -> None:

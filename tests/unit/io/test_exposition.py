@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
-import pytest
 from mqbroker.admin import metrics
 from mqbroker.admin.health import DiskSpace
 from mqbroker.admin.metrics import Measured
@@ -71,10 +68,3 @@ def test_what_could_not_be_measured_is_left_out() -> None:
     text, _ = render(values, "")
     assert b"mqbroker_disk_pending_bytes" in text
     assert b"mqbroker_disk_free_bytes" not in text
-
-
-@pytest.mark.slow
-def test_a_broker_that_nobody_scrapes_does_not_load_the_library() -> None:
-    code = "import sys, mqbroker.app.commands.run; print('prometheus_client' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False\n"

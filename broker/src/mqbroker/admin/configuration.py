@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from mqbroker.config.catalogue import REPEATED_TABLES
 from mqbroker.config.compare import OptionsVerdict, changes
-from mqbroker.config.declaring import toml_name
+from mqbroker.config.names import REPEATED_TABLES, toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest

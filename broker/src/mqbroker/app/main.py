@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -60,7 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _load(name: str) -> Command:
-    return cast(Command, importlib.import_module(f"mqbroker.app.commands.{name}"))
+    # What is imported stays, and Python would look through all of it again and again for what can go.
+    gc.disable()
+    try:
+        return cast(Command, importlib.import_module(f"mqbroker.app.commands.{name}"))
+    finally:
+        gc.enable()
 
 
 def _parser(chosen: str, command: Command | None) -> argparse.ArgumentParser:

@@ -60,7 +60,7 @@ def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
 
 def text_of(file: Path, *, may_wait: bool = True) -> str:
     """What the file holds, as far as anybody would read it. Raises Unusable."""
-    from mqbroker.config.load import TEXT_CHARACTERS_MAX
+    from mqbroker.config.whole import TEXT_CHARACTERS_MAX
     from mqbroker.io import regular
 
     try:

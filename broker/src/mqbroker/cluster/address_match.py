@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mqbroker.config.cluster_connections import address_items
+from mqbroker.config.matching import address_items
 
 INTERNAL: Final = "$."
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, load
+from mqbroker.config import load
 from mqbroker.config.clustering import doubts
-from mqbroker.config.declaring import yaml_name
+from mqbroker.config.names import REPEATED_TABLES, yaml_name
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import WRITTEN_AS, HostVariables
@@ -59,6 +59,6 @@ def _variable(path: str) -> str:
     """The variable of which the role makes this place in the file."""
     table, _, option = path.partition(".")
     name = yaml_name(table)
-    if name in catalogue.REPEATED_TABLES or name == "grouping_handler":
+    if name in REPEATED_TABLES or name == "grouping_handler":
         return f"mq_{yaml_name(path)}"
     return WRITTEN_AS.get((name, yaml_name(option)), f"mq_broker_options.{yaml_name(path)}")

@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqbroker.config.address_options import QueueTable
-from mqbroker.config.declaring import OptionTable, toml_name, yaml_name
+from mqbroker.config.declaring import OptionTable
+from mqbroker.config.names import toml_name, yaml_name
 from mqbroker.config.options import BrokerFile
-
-# Tables that may be repeated, each with the option that tells one from another.
-REPEATED_TABLES = {
-    "listeners": "name", "address_settings": "match", "security_settings": "match",
-    "addresses": "name", "diverts": "name",
-    "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
-    "cluster_connections": "name",
-    "connection_routers": "name",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import Field
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import patterns
 from mqbroker.config.declaring import MIB, NodeName, OptionTable, option
+from mqbroker.config.matching import address_items
 from mqbroker.config.repeated import TableRows, missing, names_twice
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions
 from mqbroker.config.slicing import slice_of
@@ -23,7 +24,6 @@ DEAD_LETTERS: Final = "dead_letter_address"
 HEAD: Final = "cluster-connections"
 PERIOD_MS_MAX: Final = 86_400_000
 ATTEMPTS_MAX: Final = 1_000_000
-EXCLUDED: Final = "!"
 
 LoadBalancing = Literal["OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"]
 GroupName = Annotated[str, Field(pattern=patterns.OPTIONAL_NODE_NAME)]
@@ -126,14 +126,6 @@ def cluster_connection(table: ClusterConnectionTable) -> ClusterConnectionOption
     instead = old[table.forward_when_no_consumers]
     connection: ClusterConnectionOptions = slice_of(table, message_load_balancing=instead)
     return connection
-
-
-def address_items(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The beginnings of names that an option `address` includes, and those that it excludes."""
-    items = [item.strip() for item in address.split(",")]
-    included = tuple(item for item in items if item and not item.startswith(EXCLUDED))
-    excluded = (item[len(EXCLUDED) :].strip() for item in items if item.startswith(EXCLUDED))
-    return included, tuple(item for item in excluded if item)
 
 
 def faults(tables: Mapping[str, TableRows], unknown: object) -> Iterator[ConfigFault]:

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
-from mqbroker.config.declaring import NodeName, OptionalPath, OptionTable, option, toml_name
+from mqbroker.config.declaring import NodeName, OptionalPath, OptionTable, option
+from mqbroker.config.names import toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, DiscoveryGroupOptions
 from mqbroker.config.variables import LOOPBACK

@@ -11,9 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, matching
-from mqbroker.config.declaring import toml_name
-from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, DivertOptions
+from mqbroker.config import matching
+from mqbroker.config.names import REPEATED_TABLES, toml_name
+from mqbroker.config.slices import (
+    RELOADABLE,
+    AddressMatch,
+    AddressSettings,
+    AddressSettingsOptions,
+    BrokerOptions,
+    DivertOptions,
+)
 
 # Reloadable from one value to another, but not from or to nothing.
 SWITCHES = frozenset({"listeners.tls-certificate-file"})
@@ -52,15 +59,14 @@ def changes(old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
 
 def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[OptionChange]]:
     """The same piece by piece: a table, or a row of those of which there may be very many."""
-    reloadable = {entry.path for entry in catalogue.entries() if entry.reload}
-    for table in catalogue.tables():
+    for table in (field.name for field in dataclasses.fields(BrokerOptions)):
         if getattr(old, table) is getattr(new, table):
             continue
-        if table in catalogue.REPEATED_TABLES:
-            rows = _repeated(table, _rows(getattr(old, table)), _rows(getattr(new, table)), reloadable)
+        if table in REPEATED_TABLES:
+            rows = _repeated(table, _rows(getattr(old, table)), _rows(getattr(new, table)))
         else:
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
-            rows = iter((_fields(table, table, (before, after), reloadable),))
+            rows = iter((_fields(table, table, (before, after)),))
         if table == "security_settings":
             rows = (_kept_permissions(found, new) for found in rows)
         elif table == "diverts":
@@ -153,7 +159,8 @@ def due(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> 
 
 def in_force(started: AddressSettingsOptions, new: AddressSettingsOptions) -> AddressSettingsOptions:
     """The settings of addresses after a reload of `new`: what waits for a restart is as the process was started."""
-    fixed = {entry.yaml_name for entry in catalogue.entries() if entry.table == "address_settings" and not entry.reload}
+    names = (field.name for field in dataclasses.fields(AddressSettings))
+    fixed = {name for name in names if f"address-settings.{toml_name(name)}" not in RELOADABLE}
     values = {
         one.match: {name: value for name, value in one.values.items() if name not in fixed} for one in new.matches
     }
@@ -179,9 +186,7 @@ def _values(row: Any) -> dict[str, Any]:
     return dict(row.values) if isinstance(row, AddressMatch) else dataclasses.asdict(row)
 
 
-def _fields(
-    place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]], reloadable: set[str]
-) -> list[OptionChange]:
+def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]]) -> list[OptionChange]:
     before, after = pair
     found = []
     for name in {**before, **after}:
@@ -191,28 +196,26 @@ def _fields(
         path = f"{toml_name(table)}.{toml_name(name)}"
         # TLS itself does not come or go on reload: the address that the listener is bound to was chosen with it.
         is_switch = path in SWITCHES and not (old and new)
-        needs = OptionsVerdict.RELOAD if path in reloadable and not is_switch else OptionsVerdict.RESTART
+        needs = OptionsVerdict.RELOAD if path in RELOADABLE and not is_switch else OptionsVerdict.RESTART
         found.append(OptionChange(f"{place}.{toml_name(name)}", old, new, needs))
     return found
 
 
-def _repeated(
-    table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]
-) -> Iterator[list[OptionChange]]:
+def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[list[OptionChange]]:
     """Row by row."""
-    key = catalogue.REPEATED_TABLES[table]
+    key = REPEATED_TABLES[table]
     head = toml_name(table)
     before = {getattr(item, key): item for item in old}
     after = {getattr(item, key): item for item in new}
-    whole = OptionsVerdict.RELOAD if f"{head}.{key}" in reloadable else OptionsVerdict.RESTART
+    whole = OptionsVerdict.RELOAD if f"{head}.{key}" in RELOADABLE else OptionsVerdict.RESTART
     same_count = 0
     for name, item in before.items():
         if name not in after:
             place = f"{head}.{name}"
-            rest = _not_reloadable(place, head, item, reloadable) if whole is OptionsVerdict.RELOAD else []
+            rest = _not_reloadable(place, head, item) if whole is OptionsVerdict.RELOAD else []
             yield [OptionChange(place, name, None, whole), *rest]
         elif item != after[name]:  # there may be ten thousand, of which none is another one
-            yield _fields(f"{head}.{name}", table, (_values(item), _values(after[name])), reloadable)
+            yield _fields(f"{head}.{name}", table, (_values(item), _values(after[name])))
         else:
             same_count += 1
             if same_count % SAME_ROWS == 0:
@@ -220,14 +223,14 @@ def _repeated(
     for name, item in after.items():
         if name not in before:
             place = f"{head}.{name}"
-            rest = _not_reloadable(place, head, item, reloadable) if whole is OptionsVerdict.RELOAD else []
+            rest = _not_reloadable(place, head, item) if whole is OptionsVerdict.RELOAD else []
             added = [dataclasses.replace(one, old=None, new=one.old) for one in rest] if rest else rest
             yield [OptionChange(place, None, name, whole), *added]
 
 
-def _not_reloadable(place: str, head: str, row: Any, reloadable: set[str]) -> list[OptionChange]:
+def _not_reloadable(place: str, head: str, row: Any) -> list[OptionChange]:
     """What goes with a table that a reload takes away, and needs a restart all the same."""
     said = row.values if isinstance(row, AddressMatch) else row.__slots__
-    names = [name for name in said if f"{head}.{toml_name(name)}" not in reloadable]
+    names = [name for name in said if f"{head}.{toml_name(name)}" not in RELOADABLE]
     values = _values(row) if names else {}
     return [OptionChange(f"{place}.{toml_name(name)}", values[name], None, OptionsVerdict.RESTART) for name in names]

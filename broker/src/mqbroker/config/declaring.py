@@ -1,18 +1,18 @@
 """How options are declared: types that several share, and what a declaration says besides its type.
 
-A table of `broker.toml` is a model in options.py; its base is here, with the one mapping between names.
+A table of `broker.toml` is a model in options.py; its base is here.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from mqbroker.config import patterns
+from mqbroker.config.names import toml_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,17 +21,6 @@ SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
 
 Word = TypeVar("Word", bound=str)
 SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
-
-
-@lru_cache(maxsize=1024)
-def toml_name(name: str) -> str:
-    """The one mapping between a name in Python or YAML and the same name in TOML."""
-    return name.replace("_", "-")
-
-
-def yaml_name(name: str) -> str:
-    """The way back of `toml_name`."""
-    return name.replace("-", "_")
 
 
 def _ip_address(value: str) -> str:

@@ -17,12 +17,13 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, clustering, faults, grouping, release_variables, routing, suggest
 from mqbroker.config.as_written import broker_faults
-from mqbroker.config.declaring import OptionTable, toml_name, yaml_name
+from mqbroker.config.declaring import OptionTable
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.hosts import second_names
 from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.matching import DELIMITER, same_for_all
+from mqbroker.config.names import REPEATED_TABLES, toml_name, yaml_name
 from mqbroker.config.options import ListenerTable
 from mqbroker.config.tables import has_cluster_certificate, tls_options
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
@@ -217,11 +218,11 @@ def _broker_options(variables: Vars) -> list[ConfigFault]:
     given = variables.get("mq_broker_options", {})
     if not isinstance(given, Mapping):
         return []
-    models = {name: model for name, model in catalogue.tables().items() if name not in catalogue.REPEATED_TABLES}
+    models = {name: model for name, model in catalogue.tables().items() if name not in REPEATED_TABLES}
     found = []
     for table, row in given.items():
         path = f"mq_broker_options.{table}"
-        if table in catalogue.REPEATED_TABLES:
+        if table in REPEATED_TABLES:
             found.append(ConfigFault(path, f"is written as mq_{table}, a list"))
         elif table == "grouping_handler":
             found.append(ConfigFault(path, "is written as mq_grouping_handler"))
@@ -282,7 +283,7 @@ def _toml_value(value: Any) -> Any:
 
 def _matched(variables: Vars, table: str) -> list[ConfigFault]:
     """Tables that are told apart by one option."""
-    model, key = catalogue.tables()[table], catalogue.REPEATED_TABLES[table]
+    model, key = catalogue.tables()[table], REPEATED_TABLES[table]
     found = []
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, f"mq_{table}")):

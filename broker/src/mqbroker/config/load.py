@@ -22,15 +22,13 @@ from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.options import BrokerFile, LimitTable, ListenerTable, to_slices
 from mqbroker.config.slices import BrokerOptions, NodeOptions
 
-TEXT_CHARACTERS_MAX = 1024 * 1024
-
 AnyTable = TypeVar("AnyTable", bound=OptionTable)
 
 
 def parse(text: str) -> BrokerOptions | list[ConfigFault]:
     """The options of a `broker.toml`, or everything that is wrong with it."""
-    if len(text) > TEXT_CHARACTERS_MAX:
-        return [ConfigFault("file", f"is longer than {TEXT_CHARACTERS_MAX} characters; this is no broker.toml")]
+    if len(text) > whole.TEXT_CHARACTERS_MAX:
+        return [ConfigFault("file", f"is longer than {whole.TEXT_CHARACTERS_MAX} characters; this is no broker.toml")]
     cut = whole.fault_of(text)
     if cut is not None:
         return [cut]

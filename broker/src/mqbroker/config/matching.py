@@ -9,10 +9,11 @@ again the first place. Source: Artemis's manual, "Wildcard syntax" and "Address 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.config.slices import AddressSettingsOptions
 
+EXCLUDED: Final = "!"  # in front of an item of an option `address`
 DELIMITER, ANY_WORD, ANY_WORDS = ".", "*", "#"
 
 
@@ -109,3 +110,11 @@ def setting_at(options: AddressSettingsOptions, address: str, name: str) -> Any:
         if name in match.values and matches(pattern := match.match.split(DELIMITER), words)
     ]
     return min(said, key=lambda pair: pair[0])[1] if said else getattr(options.built_in, name)
+
+
+def address_items(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The beginnings of names that an option `address` includes, and those that it excludes."""
+    items = [item.strip() for item in address.split(",")]
+    included = tuple(item for item in items if item and not item.startswith(EXCLUDED))
+    excluded = (item[len(EXCLUDED) :].strip() for item in items if item.startswith(EXCLUDED))
+    return included, tuple(item for item in excluded if item)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+SECRET_CHARACTERS_MIN: Final = 16  # of a cluster
+
 NODE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 OPTIONAL_NODE_NAME: Final = r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$"
 ABSOLUTE_PATH: Final = r"^[/{][^\x00-\x1f\x7f]*$"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mqbroker.config import catalogue
 from mqbroker.config.catalogue import OptionEntry
-from mqbroker.config.declaring import toml_name
+from mqbroker.config.names import REPEATED_TABLES, toml_name
 from mqbroker.config.options import BrokerFile
 
 HEAD = """# Options of `broker.toml`
@@ -27,7 +27,7 @@ def markdown() -> str:
     parts = [HEAD]
     rows = catalogue.entries()
     for table, model in catalogue.tables().items():
-        repeated = table in catalogue.REPEATED_TABLES
+        repeated = table in REPEATED_TABLES
         title = f"[[{toml_name(table)}]]" if repeated else f"[{toml_name(table)}]"
         parts.append(f"## `{title}`\n\n{cleandoc(model.__doc__ or '')}\n")
         parts.append(COLUMNS)

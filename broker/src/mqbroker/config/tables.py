@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mqbroker.config.declaring import toml_name
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
+from mqbroker.config.names import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 
 TABLE_ORDER = ("node", "journal", "limits", "grouping_handler", "metrics")

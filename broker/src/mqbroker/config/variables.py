@@ -21,7 +21,6 @@ METRICS_PORT = 9672
 LOOPBACK = "127.0.0.1"
 CLUSTER_USER = "mq-cluster"
 SECRET_NAMES = frozenset({"mq_cluster_secret", "mq_users"})
-SECRET_CHARACTERS_MIN = 16
 
 # The role decides these from the instance; an override would tear unit file, directories and broker.toml apart.
 OWNED_BY_ROLE = {
@@ -118,7 +117,7 @@ class HostVariables(Variables):
     mq_cluster_secret: str = _declared(
         ...,
         "Password of the nodes among each other, the same on all hosts of a cluster; keep it in a vault.",
-        min_length=SECRET_CHARACTERS_MIN,
+        min_length=patterns.SECRET_CHARACTERS_MIN,
         repr=False,
     )
     mq_users: list[InventoryUser] = _declared(

@@ -13,14 +13,14 @@ import tomllib
 from typing import Any, Final
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue
-from mqbroker.config.declaring import toml_name
+from mqbroker.config.names import REPEATED_TABLES, toml_name
 
+TEXT_CHARACTERS_MAX: Final = 1024 * 1024
 END: Final = "# end of broker.toml"
 PROMISE: Final = f'# Without its last line, "{END}", this file is taken for cut off.'
 BEGUN_SIZE: Final = 10  # characters of it that nobody writes for another reason
 
-_KEYS: Final = {toml_name(table): toml_name(key) for table, key in catalogue.REPEATED_TABLES.items()}
+_KEYS: Final = {toml_name(table): toml_name(key) for table, key in REPEATED_TABLES.items()}
 
 
 def fault_of(text: str) -> ConfigFault | None:

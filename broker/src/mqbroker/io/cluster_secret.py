@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.cluster.discovery.datagram import derive_key
+from mqbroker.config.patterns import SECRET_CHARACTERS_MIN
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS
-from mqbroker.config.variables import SECRET_CHARACTERS_MIN
 from mqbroker.io import placing, regular
 
 FILE_BYTES_MAX = 1024

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from mqbroker.admin.operations import perform
 from mqbroker.app import exits, source
+from mqbroker.app.apart import apart
 from mqbroker.app.reloading import Reloading
 from mqbroker.base.errors import ConfigFault, StorageFault, Unusable
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config import clustering
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
 from mqbroker.core.address.settings import Settings
@@ -37,6 +37,7 @@ from mqbroker.node.broker.broker import Broker, Setup
 
 # Journal files, admin sessions, outgoing connections and whatever libraries open.
 DESCRIPTORS_SPARE = 256
+Told = tuple[str, str]  # of an option: its path, why
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,11 +83,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_node(file: Path, record: Path | None) -> int:
     text = source.text_of(file)
-    options = source.checked(file, text)
+    options, doubts = _options_of(file, text)
     log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
     log.change(options.node.log_format)
-    for doubt in clustering.doubts(options):
-        log.warning("option-doubtful", option=doubt.path, why=doubt.why)
+    for path, why in doubts:
+        log.warning("option-doubtful", option=path, why=why)
     _allow_descriptors(options, log)
     directory = Path(options.node.data_directory)
     machine = identity.machine_id()
@@ -101,6 +102,25 @@ def _run_node(file: Path, record: Path | None) -> int:
     finally:
         loop.close()
         lock.release()
+
+
+def _options_of(file: Path, text: str) -> tuple[BrokerOptions, list[Told]]:
+    """The options of the text, and what is doubtful about them. Raises UnusableOptions."""
+    options, told = apart(lambda: _read(file, text))
+    if options is None:
+        raise source.UnusableOptions(file, [ConfigFault(path, why) for path, why in told])
+    return options, told
+
+
+def _read(file: Path, text: str) -> tuple[BrokerOptions | None, list[Told]]:
+    """With no options what is wrong with them. Runs in a process of its own, and so imports what only it needs."""
+    from mqbroker.config import clustering
+
+    try:
+        options = source.checked(file, text)
+    except source.UnusableOptions as error:
+        return None, [(fault.path, fault.why) for fault in error.faults]
+    return options, [(doubt.path, doubt.why) for doubt in clustering.doubts(options)]
 
 
 def _allow_descriptors(options: BrokerOptions, log: Log) -> None:

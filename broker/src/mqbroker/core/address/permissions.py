@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.config.declaring import toml_name
 from mqbroker.config.matching import DELIMITER, generality, includes, matches, overlap
+from mqbroker.config.names import toml_name
 from mqbroker.config.slices import SecuritySettings
 from mqbroker.core.address.settings import CACHED_MAX
 from mqbroker.core.address.wildcard_names import has_wildcards
