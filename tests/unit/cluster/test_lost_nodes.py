@@ -34,6 +34,26 @@ def test_what_is_lost_again_without_having_been_back_counts_from_the_first_time(
     assert nodes.due(6 + NS_PER_MS) == [B, C]
 
 
+@pytest.mark.parametrize(("stood_ms", "more_ms"), [(100, 100), (4000, 4000), (60_000, 5000)])
+def test_while_we_stood_still_no_grace_ended(stood_ms: int, more_ms: int) -> None:
+    nodes = LostNodes(connection(on_node_lost="reroute", node_lost_grace=5000))
+    nodes.lost(B, 7)
+    now_ns = 7 + (5000 + stood_ms) * NS_PER_MS
+    assert (nodes.due(now_ns), nodes.next_due_ns) == ([], now_ns + more_ms * NS_PER_MS)
+    # Once: who stands still again and again would else hold messages for ever.
+    late_ns = nodes.next_due_ns + 10**12
+    assert nodes.due(late_ns) == [B]
+    nodes.back(B)
+    nodes.lost(B, 7)
+    assert nodes.due(now_ns) == [], "another absence"
+
+
+def test_a_node_that_is_late_by_less_is_lost() -> None:
+    nodes = LostNodes(connection(on_node_lost="reroute", node_lost_grace=5000))
+    nodes.lost(B, 7)
+    assert nodes.due(7 + 5099 * NS_PER_MS) == [B]
+
+
 def test_who_is_back_in_time_is_not_lost() -> None:
     nodes = LostNodes(connection(on_node_lost="reroute"))
     nodes.lost(B, 5)

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -243,6 +244,30 @@ def test_a_peer_that_goes_silent_is_ended_after_its_time(run: Runner, authority:
             assert 0.19 < asyncio.get_running_loop().time() - started_s < 2
             assert "not done within 200 ms" in made.log_text.getvalue()
             await until(lambda: not len(made.connections))
+
+    run(scenario())
+
+
+def shake_hands(context: ssl.SSLContext, plain: socket.socket) -> None:
+    """In a thread, and six bytes behind the handshake."""
+    plain.settimeout(PATIENCE_S)
+    with context.wrap_socket(plain, server_hostname="127.0.0.1") as secured:
+        secured.sendall(b"inside")
+
+
+@pytest.mark.slow
+def test_a_peer_is_not_ended_for_the_time_that_we_stood_still(run: Runner, authority: Authority) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core, **tls(authority, tls_handshake_timeout_ms=300)) as made:
+            with socket.create_connection(("127.0.0.1", made.listener.port)) as plain:
+                await until(lambda: len(made.connections) == 1)
+                shaken = asyncio.ensure_future(asyncio.to_thread(shake_hands, authority.client(), plain))
+                await asyncio.sleep(0)
+                time.sleep(0.5)  # whatever the peer has sent by now lies unread
+                await asyncio.wait_for(shaken, PATIENCE_S)
+            await until(lambda: core.of(BytesReceived))
+            assert "tls-handshake-failed" not in made.log_text.getvalue()
 
     run(scenario())
 

@@ -9,6 +9,7 @@ from mqbroker.base.value import Value
 NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
+LATE_NS: Final = 100 * NS_PER_MS  # from then on a deadline may have come while the process stood still
 
 
 class At(Value):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.time import NS_PER_MS
+from mqbroker.base.time import LATE_NS, NS_PER_MS
 from mqbroker.config.slices import ClusterConnectionOptions
 
 HOLD: Final = "hold"
@@ -23,6 +23,7 @@ class LostNodes:
         self.action = options.on_node_lost
         self._grace_ns = options.node_lost_grace * NS_PER_MS
         self._due: dict[str, int] = {}  # by node id; 0: it was acted on
+        self._spared: set[str] = set()  # of those: whose grace was lengthened
 
     @property
     def next_due_ns(self) -> int:
@@ -39,10 +40,16 @@ class LostNodes:
         """It is reached, or nothing waits for it any more."""
         LOOK.has_touched = True
         self._due.pop(node_id, None)
+        self._spared.discard(node_id)
 
     def due(self, now_ns: int) -> list[str]:
-        """Nodes whose grace has ended now."""
-        found = [node_id for node_id, due_ns in self._due.items() if 0 < due_ns <= now_ns]
+        """Nodes whose grace has ended now. Where we stood still when it ended nobody was dialled: those have that time
+        again, and no more than a grace."""
         LOOK.has_touched = True
+        ended = {node_id: now_ns - due_ns for node_id, due_ns in self._due.items() if 0 < due_ns <= now_ns}
+        found = [node_id for node_id, late_ns in ended.items() if late_ns < LATE_NS or node_id in self._spared]
+        for node_id in ended.keys() - found:
+            self._spared.add(node_id)
+            self._due[node_id] = now_ns + min(ended[node_id], self._grace_ns)
         self._due.update(dict.fromkeys(found, 0))
         return found

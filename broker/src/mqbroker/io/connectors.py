@@ -8,6 +8,7 @@ docs/ARCHITECTURE.md.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io import tls
 from mqbroker.io.connections import Connections, TcpConnection, without_delay
+from mqbroker.io.judging_timer import JudgingTimer
 from mqbroker.io.loop import NodeLoop
 from mqbroker.node.values.effects import CloseConnection, Connect
 from mqbroker.node.values.inputs import Closed
@@ -29,7 +31,7 @@ class _Attempt:
 
     connection: TcpConnection
     task: asyncio.Task[None]
-    timer: asyncio.TimerHandle
+    timer: JudgingTimer
 
 
 class Connectors:
@@ -52,7 +54,7 @@ class Connectors:
         loop = asyncio.get_running_loop()
         why = f"{_where(effect)}: no answer in {effect.timeout_ms} ms"
         task = loop.create_task(self._attempt(effect, connection))
-        timer = loop.call_later(effect.timeout_ms / 1000, self.give_up, effect.conn, why)
+        timer = JudgingTimer(effect.timeout_ms / 1000, functools.partial(self.give_up, effect.conn, why))
         self._attempts[effect.conn] = _Attempt(connection, task, timer)
 
     def close(self, effect: CloseConnection) -> None:

@@ -15,6 +15,7 @@ from email.utils import formatdate
 from typing import cast
 
 from mqbroker.io.http_head import METHODS, Head, Response, head_bytes, refusal, take_head
+from mqbroker.io.judging_timer import JudgingTimer
 
 HEAD_S_MAX = 5.0
 ANSWER_S_MAX = 30.0
@@ -35,7 +36,7 @@ class HttpConnection(asyncio.Protocol):
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: JudgingTimer | None = None
         self._task: asyncio.Task[None] | None = None
         self._unread = memoryview(b"")
         self._is_blocked = False
@@ -182,7 +183,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _start_timer(self, delay_s: float, action: Callable[[], None]) -> None:
         self._stop_timer()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, action)
+        self._timer = JudgingTimer(delay_s, action)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

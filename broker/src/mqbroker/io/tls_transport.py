@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
 from mqbroker.io.connections import DISCARDED_BYTES_MAX, WRITE_HELD_BYTES, TcpConnection
+from mqbroker.io.judging_timer import JudgingTimer
 from mqbroker.io.tls import reason_of
 
 TLS_HEADER = b"AMQP\x02\x01\x00\x00"
@@ -67,7 +69,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._start = b""
         self._socket: asyncio.Transport | None = None
         self._is_made = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | JudgingTimer | None = None
         self._fault: Exception | None = None
         self._discarded_bytes = 0
 
@@ -82,7 +84,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._socket = cast(asyncio.Transport, transport)
         self._is_made = True
         why = f"not done within {self._timeout_ms} ms"
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_ms / 1000, self._fail, why)
+        self._timer = JudgingTimer(self._timeout_ms / 1000, functools.partial(self._fail, why))
 
     def data_received(self, data: bytes) -> None:
         if self._stage is Stage.ENDED:

@@ -11,10 +11,9 @@ import heapq
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.time import NS_PER_MS, Timed
+from mqbroker.base.time import LATE_NS, NS_PER_MS, Timed
 
 FIRED_MAX: Final = 100  # of a step; each may send something, or end a connection or an address
-LATE_NS: Final = 100 * NS_PER_MS  # from then on a deadline may have come while the process stood still
 READ_NS: Final = 20 * NS_PER_MS  # the loop looks at all sockets meanwhile
 
 

@@ -1,0 +1,68 @@
+"""When somebody's time is over, and that it is not over while this process stood still; on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mqbroker.io.judging_timer import LATE_S, JudgingTimer
+
+Runner = Callable[[Any], Any]
+DELAY_S = 0.3
+
+
+def test_the_time_is_over_once(run: Runner) -> None:
+    async def scenario() -> None:
+        called: list[float] = []
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        JudgingTimer(0.05, lambda: called.append(loop.time() - began_s))
+        await asyncio.sleep(0.25)
+        assert len(called) == 1
+        assert called[0] >= 0.04
+
+    run(scenario())
+
+
+def test_what_is_cancelled_does_not_come(run: Runner) -> None:
+    async def scenario() -> None:
+        called: list[int] = []
+        early, late = JudgingTimer(0.02, lambda: called.append(1)), JudgingTimer(DELAY_S, lambda: called.append(2))
+        late.cancel()
+        await asyncio.sleep(0.1)
+        early.cancel()
+        time.sleep(DELAY_S + LATE_S)
+        await asyncio.sleep(2 * DELAY_S)
+        assert called == [1]
+
+    run(scenario())
+
+
+def test_who_stood_still_gives_the_time_back_once(run: Runner) -> None:
+    async def scenario() -> None:
+        called: list[int] = []
+        JudgingTimer(DELAY_S, lambda: called.append(1))
+        time.sleep(DELAY_S + 2 * LATE_S)
+        await asyncio.sleep(LATE_S / 2)
+        assert called == []
+        time.sleep(DELAY_S + 4 * LATE_S)
+        await asyncio.sleep(LATE_S / 2)
+        assert called == [1]
+
+    run(scenario())
+
+
+def test_no_more_than_it_had_is_given(run: Runner) -> None:
+    async def scenario() -> None:
+        called: list[int] = []
+        timer = JudgingTimer(0.1, lambda: called.append(1))
+        time.sleep(1)
+        await asyncio.sleep(0.05)
+        assert called == []
+        await asyncio.sleep(0.4)
+        assert called == [1]
+        timer.cancel()
+
+    run(scenario())
