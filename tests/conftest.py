@@ -37,9 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    # Where tests have forked brokers; no other run has to have what they are forked off.
-    if forks := sys.modules.get("tests.support.broker_forks"):
-        forks.FORKS.close()
+    # Where tests have forked processes; no other run has to have what they are forked off.
+    if forks := sys.modules.get("tests.support.forks"):
+        forks.close()
 
 
 @pytest.hookimpl(trylast=True)

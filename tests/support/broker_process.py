@@ -32,7 +32,7 @@ from typing import Any
 from mqbroker.config.users import DEFAULT_ROLES, SALT_BYTES, make_verifier
 from mqbroker.io import identity, users_file
 
-from tests.support.broker_forks import FORKS, ForkedProcess, may_be_forked
+from tests.support.forks import BROKERS, ForkedProcess, Surroundings, may_be_forked
 from tests.support.patience import PATIENCE_S
 
 # Far above what it takes: tests may share two cores with a lot of others.
@@ -88,7 +88,7 @@ class BrokerProcess:
     `{"address-settings": {"orders.#": {…}}}` has the settings by their match, and so have security settings.
     Tables that may be repeated are lists. `tls` is what clients connect with; `within` are the words of a command that
     runs another; `network` is the namespace that it is in, if not that of the test; `arguments` are added to those of
-    `mqbroker run`. It is a fork (tests/support/broker_forks.py) unless the test says that it `is_executed`.
+    `mqbroker run`. It is a fork (tests/support/forks.py) unless the test says that it `is_executed`.
     """
 
     host = "127.0.0.1"
@@ -212,7 +212,7 @@ class BrokerProcess:
         with self.log_file.open("ab") as log:
             words = ["run", "--config", str(self.config_file), *self.arguments]
             if not self.is_executed and not self.within and may_be_forked(environment):
-                self.process = FORKS.start(words, environment, log, self.network)
+                self.process = BROKERS.start(words, environment, Surroundings(log, network=self.network))
                 return
             there = ("nsenter", f"--net={self.network}", "--") if self.network else ()
             self.process = subprocess.Popen(

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.forks import may_be_forked, run_mqctl
+
 ROOT = Path(__file__).resolve().parents[2]
 RACK = ROOT / "molecule/rack/rack"
 MQCTL = [sys.executable, "-m", "mqctl.main"]
@@ -38,6 +40,11 @@ class Rack:
     def name(self) -> str:
         """Racks belong to the machine: two checkouts must not take each other's hosts down."""
         return f"{self.purpose}-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:4]}"
+
+    @property
+    def network(self) -> Path:
+        """That in which the hosts can be reached; it is there as long as they are."""
+        return Path("/run/netns", f"mqrack.{self.name}.controller")
 
     def __call__(self, *words: str | Path) -> str:
         command = [sys.executable, str(RACK), *map(str, words)]
@@ -78,10 +85,13 @@ class Site:
     def run(
         self, *words: str, code: int = 0, timeout_s: float = 1500, inside: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.command(*words, inside=inside), cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+        if not inside and may_be_forked(self.environment):
+            done = run_mqctl(words, self.environment, self.folder, self.rack.network, timeout_s=timeout_s)
+        else:
+            done = subprocess.run(
+                self.command(*words, inside=inside), cwd=self.folder, env=self.environment, capture_output=True,
+                text=True, timeout=timeout_s, check=False,
+            )  # fmt: skip
         assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         assert self.was_killed or os.listdir(self.run_folder) == []
         return done

@@ -1,4 +1,4 @@
-"""A broker that tests fork is for them what one is that they execute (tests/support/broker_forks.py)."""
+"""A process that tests fork is for them what one is that they execute (tests/support/forks.py)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker_forks import Forks, may_be_forked
 from tests.support.broker_process import BrokerProcess
+from tests.support.forks import Forks, Surroundings, may_be_forked, run_mqctl
 from tests.support.networks import Networks
 from tests.support.patience import PATIENCE_S
 
@@ -102,6 +103,35 @@ def test_it_is_in_the_network_of_its_host(make_broker: Make) -> None:
         assert broker.stop() == 0
 
 
+INVENTORY = "brokers:\n  hosts: {mq1: {ansible_host: 127.0.0.1, mq_interface: lo}}\n"
+# Data and remarks, a complaint of our own, and one about the command line.
+SAID: dict[str, tuple[list[str], bool, bool]] = {
+    "both": (["inventory", "check"], True, True),
+    "remarks": (["plan"], False, True),
+    "usage": (["plan", "--batch", "1"], False, True),
+    "data": (["--help"], True, False),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_mqctl_says_what_it_says_when_it_is_executed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    words, has_data, has_remarks = SAID[name]
+    command = [sys.executable, "-m", "mqctl.main", *words]
+    executed = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_S, stdin=subprocess.DEVNULL
+    )
+    forked = run_mqctl(words, os.environ, tmp_path, timeout_s=PATIENCE_S)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (executed.returncode, executed.stdout, executed.stderr)
+    assert (bool(executed.stdout), bool(executed.stderr)) == (has_data, has_remarks)
+
+
+def test_an_mqctl_that_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired) as fault:
+        run_mqctl(["plan"], os.environ, tmp_path, timeout_s=0)
+    assert not Path("/proc", fault.value.cmd.removeprefix("process ")).exists()
+
+
 def test_what_python_reads_before_anything_else_makes_another_process() -> None:
     assert may_be_forked(os.environ)
     assert may_be_forked({**os.environ, "NOTIFY_SOCKET": "/run/other"})
@@ -111,9 +141,9 @@ def test_what_python_reads_before_anything_else_makes_another_process() -> None:
 
 def test_the_process_with_the_imports_ends_with_the_tests(tmp_path: Path) -> None:
     before = computed_s()
-    forks = Forks()
+    forks = Forks("mqbroker")
     with (tmp_path / "log").open("wb") as log:
-        process = forks.start(["version"], os.environ, log)
+        process = forks.start(["version"], os.environ, Surroundings(log))
     assert process.wait(PATIENCE_S) == 0
     assert computed_s() == before
     forks.close()

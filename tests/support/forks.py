@@ -1,7 +1,8 @@
-"""Brokers that are forks of a process which has imported all that they need: a start costs a test no imports.
+"""Brokers and mqctl as forks of a process which has imported all that they need: a start costs a test no imports.
 
-    process = FORKS.start(["run", "--config", path], environment, log)
+    process = BROKERS.start(["run", "--config", path], environment, Surroundings(log))
     process.poll(), process.wait(1), process.send_signal(signal.SIGTERM)
+    done = run_mqctl(["plan", "--json"], environment, folder, network, timeout_s=60)
 
 A fork runs the real `main` in a process of its own. It has the arguments, environment, working directory, umask,
 limits, network and output that are asked for, no file that is open elsewhere, the dispositions of signals of a fresh
@@ -9,13 +10,14 @@ Python, and it ends as a Python ends. As with Popen, it is there as a zombie unt
 tests where nobody ends it. What it does not have of its own is a command line, a seed of hashes, and what Python and
 the loader read in the environment when they begin; tests of the start itself execute theirs.
 
-The process with the imports is started at the first need and ends with the tests. It is the parent of the brokers and
-has no thread but one; it is asked through a socket, a datagram for each question and each answer.
+The process with the imports of a program is started at the first need and ends with the tests. It is the parent of the
+forks and has no thread but one; it is asked through a socket, a datagram for each question and each answer.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import resource
@@ -26,9 +28,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +46,18 @@ BEFORE_MAIN = ("PYTHON", "LD_", "LC_", "LANG")
 LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process has about it: errors go where its output goes, network and folder are ours where none is said."""
+
+    output: IO[bytes]
+    errors: IO[bytes] | None = None
+    network: Path | None = None
+    cwd: Path | None = None
+
+
 class ForkedProcess:
-    """As much of a Popen as tests of brokers use."""
+    """As much of a Popen as tests use."""
 
     def __init__(self, forks: Forks, pid: int) -> None:
         self.pid = pid
@@ -57,7 +72,7 @@ class ForkedProcess:
     def wait(self, timeout: float | None = None) -> int:
         code = self._look(timeout)
         if code is None:
-            raise subprocess.TimeoutExpired(f"broker {self.pid}", timeout or 0)
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -81,17 +96,16 @@ class ForkedProcess:
 
 
 class Forks:
-    """The process with the imports, as seen by the tests of this process."""
+    """The process with the imports of a program, as seen by the tests of this process."""
 
-    def __init__(self) -> None:
-        self._asking = threading.Lock()  # tests start several brokers at a time
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._asking = threading.Lock()  # tests start several at a time
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(
-        self, words: list[str], environment: Mapping[str, str], log: IO[bytes], network: Path | None = None
-    ) -> ForkedProcess:
-        """A broker that says everything into `log`, with the working directory, umask and limits of this process."""
+    def start(self, words: Sequence[str], environment: Mapping[str, str], around: Surroundings) -> ForkedProcess:
+        """A process of the program that reads nothing, with the umask and limits of this one."""
         assert may_be_forked(environment)
         with self._asking:
             if self._channel is None:
@@ -100,22 +114,24 @@ class Forks:
         os.umask(umask)
         limits = [resource.getrlimit(each) for each in LIMITS]
         question = {
-            "words": words, "environment": dict(environment), "network": str(network or ""),
-            "cwd": os.getcwd(), "umask": umask, "limits": limits,
+            "words": list(words), "environment": dict(environment), "network": str(around.network or ""),
+            "cwd": str(around.cwd or os.getcwd()), "umask": umask, "limits": limits,
         }  # fmt: skip
+        errors = around.errors or around.output
         with open(os.devnull, "rb") as nothing:
-            return ForkedProcess(self, self.ask(question, (nothing.fileno(), log.fileno(), log.fileno())))
+            files = (nothing.fileno(), around.output.fileno(), errors.fileno())
+            return ForkedProcess(self, self.ask(question, files))
 
     def ask(self, question: Mapping[str, Any], files: tuple[int, ...] = ()) -> int:
         assert self._channel is not None
         with self._asking:
             socket.send_fds(self._channel, [json.dumps(question).encode()], files)
             answer = self._channel.recv(QUESTION_BYTES_MAX)
-        assert answer, "the process that brokers are forked off is gone"
+        assert answer, f"the process that {self._program} is forked off is gone"
         return int(answer)
 
     def close(self) -> None:
-        """The end of the process with the imports: what it and brokers have computed is ours then."""
+        """The end of the process with the imports: what it and its forks have computed is ours then."""
         if self._channel is not None and self._process is not None:
             self._channel.close()
             self._process.wait()
@@ -124,7 +140,7 @@ class Forks:
     def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "tests.support.broker_forks", str(theirs.fileno())]
+            command = [sys.executable, "-m", "tests.support.forks", self._program, str(theirs.fileno())]
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=BEGAN_WITH, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -132,8 +148,47 @@ class Forks:
         return ours
 
 
-FORKS = Forks()
+BROKERS = Forks("mqbroker")
+MQCTL = Forks("mqctl")
 BEGAN_WITH = dict(os.environ)
+
+
+def close() -> None:
+    """The end of all of them."""
+    BROKERS.close()
+    MQCTL.close()
+
+
+def run_mqctl(
+    words: Sequence[str], environment: Mapping[str, str], cwd: Path, network: Path | None = None, *, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run it to its end, and until nobody holds its output any more, as `subprocess.run` does; it is killed at a
+    timeout."""
+    pipes = [os.pipe(), os.pipe()]
+    with (
+        ThreadPoolExecutor(len(pipes)) as pool,
+        os.fdopen(pipes[0][1], "wb") as output,
+        os.fdopen(pipes[1][1], "wb") as errors,
+    ):
+        said = [pool.submit(_read, source) for source, _ in pipes]
+        try:
+            process = MQCTL.start(words, environment, Surroundings(output, errors, network, cwd))
+        finally:
+            output.close()
+            errors.close()
+        try:
+            code = process.wait(timeout_s)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        texts = [one.result(timeout_s) for one in said]
+    return subprocess.CompletedProcess(["mqctl", *words], code, *texts)
+
+
+def _read(source: int) -> str:
+    with os.fdopen(source, encoding="utf-8") as file:
+        return file.read()
 
 
 def may_be_forked(environment: Mapping[str, str]) -> bool:
@@ -195,11 +250,20 @@ def enter(network: str) -> None:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), network)
 
 
-if __name__ == "__main__":
-    import uvloop  # noqa: F401
-    from mqbroker.app import main as command_line
-    from mqbroker.app.commands import run  # noqa: F401
+def imported(program: str) -> ModuleType:
+    """The module with the `main` of the program, once all is imported that it may need."""
+    if program == "mqbroker":
+        for name in ("uvloop", "mqbroker.app.commands.run"):
+            importlib.import_module(name)
+        return importlib.import_module("mqbroker.app.main")
+    command_line = importlib.import_module("mqctl.main")
+    for name in command_line.COMMANDS.values():
+        importlib.import_module(f"mqctl.commands.{name}")
+    return command_line
 
+
+if __name__ == "__main__":
+    command_line = imported(sys.argv[1])
     assert threading.active_count() == 1
-    sys.argv = [command_line.__file__, *serve(socket.socket(fileno=int(sys.argv[1])))]
+    sys.argv = [str(command_line.__file__), *serve(socket.socket(fileno=int(sys.argv[2])))]
     sys.exit(command_line.main())
