@@ -142,6 +142,25 @@ def test_a_task_of_preflight_that_fails_is_a_finding(result: dict[str, Any], rea
     assert found["message"] == f'the task "Look at the host" failed: {reason}'
 
 
+@pytest.mark.parametrize(
+    ("what", "is_handed", "instead_of"), [("a rollout", False, "first"), ("packet filters", False, ""),
+                                          ("a rollout", True, "")],
+)  # fmt: skip
+def test_a_playbook_goes_on_only_with_what_it_began_itself(what: str, instead_of: str, *, is_handed: bool) -> None:
+    (task,) = [
+        one for one in load(ROOT / "playbooks/tasks/lock.yml") if one["name"] == "Take the host for this operation"
+    ]
+    known: dict[str, Any] = {
+        **task["vars"], "mq_resume": True, "__mq_what": "a rollout",
+        "__mq_seen": {"found": {"what": what, "token": "first"}},
+        **({"mq_operation": {"number": 2}} if is_handed else {}),
+    }  # fmt: skip
+    text = task["mqops.cluster.operation"]["instead_of"]
+    assert Templar(LOADER, known).template(text) == instead_of
+    assert Templar(LOADER, {**known, "__mq_seen": {"found": None}}).template(text) == ""
+    assert Templar(LOADER, {**known, "mq_resume": False}).template(text) == ""
+
+
 def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> None:
     plays = [
         play

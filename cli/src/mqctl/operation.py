@@ -12,7 +12,7 @@ import contextlib
 import json
 import platform
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from getpass import getuser
 from importlib import resources
@@ -42,19 +42,31 @@ Resume = Annotated[
 class HeldCluster:
     """`note`: as it stands on hosts; `hosts`: those that have it; `busy`: where a task may still be under way.
 
+    `away`: those that did not have it at the beginning; a playbook may have come to one of them since.
     `stays`: it is not over where this run ends, so that the hosts stay held.
     """
 
     note: dict[str, Any]
     hosts: list[Host]
+    away: list[Host] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     stays: bool = False
 
 
 @contextlib.contextmanager
-def holding(world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False) -> Iterator[HeldCluster]:
-    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does."""
-    own = begin(world, cluster, what, is_resumed=is_resumed)
+def holding(
+    world: World,
+    cluster: InventoryCluster,
+    what: str,
+    *,
+    is_resumed: bool = False,
+    changed: Collection[str] | None = None,
+) -> Iterator[HeldCluster]:
+    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does.
+
+    `changed`: the hosts that it changes, None for all.
+    """
+    own = begin(world, cluster, what, is_resumed=is_resumed, changed=changed)
     world.operation = own
     try:
         yield own
@@ -69,26 +81,59 @@ def require_free(world: World, cluster: InventoryCluster, what: str) -> None:
     _require_free(look(world, cluster.hosts)[0], what, is_resumed=False)
 
 
-def begin(world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False) -> HeldCluster:
-    """Take all hosts that can be reached. Raises CommandError where one of them is held, and none is then."""
+def begin(
+    world: World,
+    cluster: InventoryCluster,
+    what: str,
+    *,
+    is_resumed: bool = False,
+    changed: Collection[str] | None = None,
+) -> HeldCluster:
+    """Take all hosts that can be reached. Raises CommandError where one cannot be had: held is then what was before."""
     found, faults = look(world, cluster.hosts)
     _require_free(found, what, is_resumed=is_resumed)
     for fault in faults.values():
         world.note(f"{fault}; nobody is kept from changing that host meanwhile")
     own = HeldCluster(note_of(world, what, found), [one for one in cluster.hosts if one.name in found])
-    instead_of = {name: note["token"] for name, note in found.items() if note and note["is_held"]}
-    taken, refusals = [], []
-    for host, answer in on_each(own.hosts, lambda one: _take(world, one, own.note, instead_of.get(one.name, ""))):
-        if isinstance(answer, CommandError):
-            refusals.append(answer.what)
-        elif answer is not None:
-            refusals.append(f"{host.name}: {noting.sentence(answer)}")
-        else:
-            taken.append(host)
+    own.away = [one for one in cluster.hosts if one.name in faults]
+    held = {name: str(note["token"]) for name, note in found.items() if note and note["is_held"]}
+    # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
+    fresh = HeldCluster(own.note, [one for one in own.hosts if one.name not in held])
+    try:
+        refusals = _take_all(world, own, held, changed)
+    except BaseException:
+        end(world, fresh)
+        raise
     if refusals:
-        end(world, HeldCluster(own.note, taken))
+        end(world, fresh)
         raise CommandError(f"{'; '.join(refusals)}; nothing was changed on any host", SHOW)
     return own
+
+
+def _take_all(world: World, own: HeldCluster, held: Mapping[str, str], changed: Collection[str] | None) -> list[str]:
+    """Why hosts cannot be had. One that nothing is changed on and that can note nothing is as one that is not reached.
+
+    `held`: host -> token of the operation in whose place this one is to be there.
+    """
+    refusals = []
+    for host, answer in list(on_each(own.hosts, lambda one: _take(world, one, own.note, held.get(one.name, "")))):
+        if isinstance(answer, CommandError):
+            if changed is None or host.name in changed or not _is_untaken(world, host, own.note):
+                refusals.append(answer.what)
+                continue
+            own.hosts.remove(host)
+            own.away.append(host)
+            world.note(f"{answer.what}; nobody is kept from changing that host meanwhile")
+        elif answer is not None:
+            refusals.append(f"{host.name}: {noting.sentence(answer)}")
+    return refusals
+
+
+def _is_untaken(world: World, host: Host, own: Mapping[str, Any]) -> bool:
+    """Whether nobody holds a host where no answer came: also not this operation, whose answer may be what was lost."""
+    found, faults = look(world, [host])
+    note = found.get(host.name)
+    return not faults and not (note and note["is_held"]) and (note is None or note["number"] < own["number"])
 
 
 def _require_free(found: Mapping[str, dict[str, Any] | None], what: str, *, is_resumed: bool) -> None:
@@ -168,6 +213,12 @@ def end(world: World, own: HeldCluster) -> None:
         for host, answer in on_each(own.hosts, lambda one: _end(world, one, own)):
             if isinstance(answer, CommandError):
                 world.note(f"{host.name}: it stays held, as it could not be given back: {answer.what}; {_remedy(own)}")
+            elif not answer:
+                world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
+        # One that was away is held only where a playbook has come to it since.
+        for host, answer in on_each(own.away, lambda one: _end(world, one, own)):
+            if isinstance(answer, CommandError):
+                world.note(f"{answer.what}; if it was reached meanwhile, it stays held: {_remedy(own)}")
             elif not answer:
                 world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from mqctl.commands import undrain as undrain_command
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.remote import operation as noting
+from mqctl.scaledown.beginning import begin
 from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.looks import look_at
+from mqctl.scaledown.plan import plan_of
 from mqctl.world import World
 
-from tests.unit.mqctl.test_scale_down_on_hosts import done, drain, leaving, made, said, says, world
+from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, done, drain, leaving, made, said, says, world
 
 __all__ = ["leaving", "world"]
 
@@ -140,3 +144,22 @@ def test_ctrl_c_while_it_waits_leaves_the_brokers_at_it_and_nothing_held(
     ways = "interrupted: the brokers go on; mqctl drain mq3 --resume follows it, mqctl undrain mq3 takes it back"
     assert ways in said(world)
     assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+
+
+@pytest.mark.parametrize("refuses", [["second"], ["default", "second"]])
+def test_what_begins_at_one_of_several_instances_stays_held(world: World, leaving: Leaver, refuses: list[str]) -> None:
+    """Where none of them drains the hosts are given back."""
+    variables = {**VARIABLES, "mq_instances": [{"name": "default"}, {"name": "second"}]}
+    host = replace(leaving.host, variables=variables)
+    both = replace(leaving, cluster=replace(leaving.cluster, hosts=(leaving.cluster.hosts[0], host)), host=host)
+    plan = plan_of(look_at(world, both.nodes), look_at(world, both.others), "mq1")
+    says("mq3", refuses=refuses, then=drain(state="moving", node="mq1"))
+
+    def fail() -> None:
+        with operation.holding(world, both.cluster, both.command) as own:
+            begin(world, both, plan, own)
+
+    with pytest.raises(CommandError, match="no room"):
+        fail()
+    stays = len(refuses) == 1
+    assert noted(world) == {"mq1": (1, stays), "mq3": (1, stays)}

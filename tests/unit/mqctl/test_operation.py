@@ -187,6 +187,84 @@ def put(world: World, name: str, number: int, user: str) -> None:
     assert noting.take(note, place=f"{place}{noting.PLACE}", lock=f"{place}{noting.LOCK}") is None
 
 
+def test_who_cannot_go_on_leaves_held_what_was_held(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    """Brokers may drain: of two that go on at once neither has all hosts, and no other command gets in between."""
+    operation.begin(world, cluster, WHAT)
+    (tmp_path / "mq2/var/lib/mq-operation.json.new").mkdir()  # so it can note nothing
+    with pytest.raises(CommandError, match=r"mq2: .*nothing was changed on any host"):
+        operation.begin(world, cluster, WHAT, is_resumed=True)
+    assert noted(world) == {"mq1": (2, True), "mq2": (1, True), "mq3": (2, True)}
+    (tmp_path / "mq2/var/lib/mq-operation.json.new").rmdir()
+    with operation.holding(world, cluster, WHAT, is_resumed=True):
+        assert noted(world) == all_with(3, is_held=True)
+
+
+@pytest.mark.parametrize("fault", [CommandError("cut off"), KeyboardInterrupt()])
+def test_what_was_taken_and_did_not_answer_is_given_back(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    take = operation._take
+
+    def cut_off(world: World, host: Host, *words: Any) -> Any:
+        answer = take(world, host, *words)
+        if host.name == "mq2" and isinstance(fault, CommandError):
+            raise fault
+        return answer
+
+    def each(*words: Any) -> Any:
+        yield from on_each(*words)
+        if words[0] and isinstance(fault, KeyboardInterrupt):
+            monkeypatch.setattr(operation, "on_each", on_each)
+            raise fault
+
+    on_each = operation.on_each
+    found = operation.look(world, cluster.hosts)
+    monkeypatch.setattr(operation, "_take", cut_off)
+    monkeypatch.setattr(operation, "look", lambda *_: found)
+    monkeypatch.setattr(operation, "on_each", each)
+    with pytest.raises(type(fault)):
+        operation.begin(world, cluster, WHAT)
+    assert noted(world) == all_with(1, is_held=False)
+
+
+def test_a_sick_host_holds_up_only_what_changes_it(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "mq2/var/lib/mq-operation.json.new").mkdir()
+    for changed in (None, {"mq1", "mq2"}):
+        with pytest.raises(CommandError, match="mq2: "):
+            operation.begin(world, cluster, WHAT, changed=changed)
+    with operation.holding(world, cluster, WHAT, changed={"mq1"}) as own:
+        assert [one.name for one in own.hosts] == ["mq1", "mq3"]
+    assert "mq2: " in told(world)
+    assert "nobody is kept from changing that host meanwhile" in told(world)
+
+
+def test_a_sick_host_that_somebody_holds_is_his(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(world: World, host: Host, *words: Any) -> Any:
+        if host.name == "mq2":
+            put(world, "mq2", 1, "bob")
+            raise CommandError("mq2: cut off")
+        return take(world, host, *words)
+
+    take = operation._take
+    monkeypatch.setattr(operation, "_take", cut_off)
+    with pytest.raises(CommandError, match="mq2: cut off"):
+        operation.begin(world, cluster, WHAT, changed={"mq1"})
+    assert noted(world) == {"mq1": (1, False), "mq2": (1, True), "mq3": (1, False)}
+
+
+def test_a_host_that_a_playbook_came_to_later_is_given_back(
+    world: World, cluster: InventoryCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "mq3").rename(tmp_path / "cut")
+    with operation.holding(world, cluster, WHAT) as own:
+        (tmp_path / "cut").rename(tmp_path / "mq3")
+        assert operation._take(world, cluster.host("mq3"), own.note, "") is None
+        assert noted(world) == all_with(1, is_held=True)
+    assert noted(world) == all_with(1, is_held=False)
+
+
 def test_a_host_that_was_away_has_the_number_of_the_next_one(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:

@@ -70,6 +70,9 @@ else:
         row = json.loads(line)
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
+        if row["op"] == "scale-down" and instance in said.get("refuses", ()) and not row["args"].get("dry_run"):
+            print(json.dumps({{"id": row["id"], "error": {{"description": "no room"}}}}), flush=True)
+            continue
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
         if row["op"] == "scale-down" and "then" in said and not row["args"].get("dry_run"):
             said["scale-down-show"] = said["then"]

@@ -95,7 +95,8 @@ def run(world: World, options: Options) -> int:
     play = replace(play, is_check=options.check, is_diff=options.diff)
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
-    with holding(world, cluster, COMMAND, is_resumed=options.resume):
+    names = {one.name for one in hosts}
+    with holding(world, cluster, COMMAND, is_resumed=options.resume, changed=names):
         make_missing(world, folder, plan.missing)
         code = carry_out(world, options, cluster, hosts, play)
         if code is Exit.DONE:

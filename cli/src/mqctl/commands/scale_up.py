@@ -58,8 +58,9 @@ def run(world: World, options: Options) -> int:
         names = ",".join(one.name for one in added)
         confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
-    missing = [one for one in plan.missing if one.node.host in {host.name for host in added}]
-    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume):
+    changed = {host.name for host in added}
+    missing = [one for one in plan.missing if one.node.host in changed]
+    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume, changed=changed):
         make_missing(world, folder, missing)
         code = carry_out(world, options, cluster, added, rollout_play(folder, bundle, added, batch))
     return code if code is Exit.FAILED else max(code, unseen)

@@ -49,7 +49,12 @@ def run(world: World, options: Options) -> int:
         confirm.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
-    held = contextlib.nullcontext() if options.check else holding(world, cluster, COMMAND, is_resumed=options.resume)
+    changed = {one.name for one in hosts}
+    held = (
+        contextlib.nullcontext()
+        if options.check
+        else holding(world, cluster, COMMAND, is_resumed=options.resume, changed=changed)
+    )
     with held:
         try:
             return report(world, run_play(world, cluster, play), options.shape)

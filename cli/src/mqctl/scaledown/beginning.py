@@ -77,19 +77,24 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
 
 
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
-    """Have those drain that do not."""
+    """Have those drain that do not. Where one of them may drain by then and this fails, the cluster stays held."""
     if plan is None:
         return
 
     def ask(session: AdminClient, node: Node) -> None:
         session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
 
+    before, operation.stays = operation.stays, True
     try:
         each(world, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], ask)
+    except CommandError:
+        # One of several may drain by now, and so may one whose answer was lost.
+        operation.stays = before or any(one.fault or one.state != SERVES for one in look_at(world, leaver.nodes))
+        raise
     except KeyboardInterrupt:
-        operation.stays = True
         world.note(f"interrupted: {leaver.host.name} may drain already; {leaver.ways}")
         raise
+    operation.stays = before
 
 
 def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
