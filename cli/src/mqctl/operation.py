@@ -53,20 +53,24 @@ class HeldCluster:
     stays: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OperationScope:
+    """`changed`: the hosts that an operation changes, None for all; `seen`: host -> its number before the plan."""
+
+    changed: Collection[str] | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+
+
+ALL: Final = OperationScope()
+
+
 @contextlib.contextmanager
 def holding(
-    world: World,
-    cluster: InventoryCluster,
-    what: str,
-    *,
-    is_resumed: bool = False,
-    changed: Collection[str] | None = None,
+    world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False, scope: OperationScope = ALL
 ) -> Iterator[HeldCluster]:
-    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does.
-
-    `changed`: the hosts that it changes, None for all.
-    """
-    own = begin(world, cluster, what, is_resumed=is_resumed, changed=changed)
+    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does, or
+    has done since the plan was made."""
+    own = begin(world, cluster, what, is_resumed=is_resumed, scope=scope)
     world.operation = own
     try:
         yield own
@@ -81,17 +85,24 @@ def require_free(world: World, cluster: InventoryCluster, what: str) -> None:
     _require_free(look(world, cluster.hosts)[0], what, is_resumed=False)
 
 
+def numbers(world: World, cluster: InventoryCluster) -> dict[str, int]:
+    """Host -> the number that is noted there, 0 for none; asked before a plan is made, so that it still holds later."""
+    found = look(world, cluster.hosts)[0]
+    return {name: int(note["number"]) if note else 0 for name, note in found.items()}
+
+
+def is_held_by(world: World, cluster: InventoryCluster, what: str) -> bool:
+    """Whether a run of this command holds a host that can be reached."""
+    return any(note and note["is_held"] and note["what"] == what for note in look(world, cluster.hosts)[0].values())
+
+
 def begin(
-    world: World,
-    cluster: InventoryCluster,
-    what: str,
-    *,
-    is_resumed: bool = False,
-    changed: Collection[str] | None = None,
+    world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False, scope: OperationScope = ALL
 ) -> HeldCluster:
     """Take all hosts that can be reached. Raises CommandError where one cannot be had: held is then what was before."""
     found, faults = look(world, cluster.hosts)
     _require_free(found, what, is_resumed=is_resumed)
+    _require_none_since(found, scope.seen)
     for fault in faults.values():
         world.note(f"{fault}; nobody is kept from changing that host meanwhile")
     own = HeldCluster(note_of(world, what, found), [one for one in cluster.hosts if one.name in found])
@@ -100,7 +111,7 @@ def begin(
     # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
     fresh = HeldCluster(own.note, [one for one in own.hosts if one.name not in held])
     try:
-        refusals = _take_all(world, own, held, changed)
+        refusals = _take_all(world, own, held, scope.changed)
     except BaseException:
         end(world, fresh)
         raise
@@ -146,6 +157,16 @@ def _require_free(found: Mapping[str, dict[str, Any] | None], what: str, *, is_r
         raise CommandError(f"{name}: {noting.sentence(note)}; nothing was changed on any host", SHOW)
 
 
+def _require_none_since(found: Mapping[str, dict[str, Any] | None], seen: Mapping[str, int]) -> None:
+    """What was looked at and agreed to is as it was."""
+    for name, note in found.items():
+        if note and note["number"] > seen.get(name, note["number"]):
+            raise CommandError(
+                f"{name}: {noting.told(note)} has been there since the plan was made; nothing was changed on any host",
+                "the same command again, which makes a new plan",
+            )
+
+
 def note_of(
     world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True
 ) -> dict[str, Any]:
@@ -184,16 +205,19 @@ def look(world: World, hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any] 
     return found, faults
 
 
-def give_up(world: World, hosts: Sequence[Host]) -> tuple[dict[str, Any], dict[str, str]]:
+def give_up(
+    world: World, hosts: Sequence[Host], shown: Mapping[str, dict[str, Any] | None]
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Raise the number on all hosts that can be reached, and hold none: what is under way is refused at its next step.
 
-    What is noted now; and host -> why it is not noted there.
+    `shown`: host -> what was noted there when that was agreed to; nothing else is given up. What is noted now; and
+    host -> why it is not noted there.
     """
     found, faults = look(world, hosts)
     note = note_of(world, "mqctl operation release", found, is_held=False)
-    tokens = {name: str(one["token"]) if one else "" for name, one in found.items()}
+    tokens = {name: str(one["token"]) for name, one in shown.items() if one}
     asked = [one for one in hosts if one.name in found]
-    for host, answer in on_each(asked, lambda one: _take(world, one, note, tokens[one.name])):
+    for host, answer in on_each(asked, lambda one: _take(world, one, note, tokens.get(one.name, ""))):
         if isinstance(answer, CommandError):
             faults[host.name] = answer.what
         elif answer is not None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqctl import operation
+from mqctl import confirm, operation
 from mqctl.commands import drain as drain_command
+from mqctl.commands import scale_down
 from mqctl.commands import undrain as undrain_command
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -163,3 +164,38 @@ def test_what_begins_at_one_of_several_instances_stays_held(world: World, leavin
         fail()
     stays = len(refuses) == 1
     assert noted(world) == {"mq1": (1, stays), "mq3": (1, stays)}
+
+
+@pytest.mark.parametrize("kind", ["cancel", "resume"])
+def test_what_was_killed_before_a_broker_was_asked_has_both_ways_out(world: World, leaving: Leaver, kind: str) -> None:
+    operation.begin(world, leaving.cluster, leaving.command)
+    how = scale_down.Options(hosts=["mq3"], yes=True, **{kind: True})
+    if kind == "cancel":
+        assert scale_down.run(world, how) == Exit.DONE
+        assert noted(world) == {"mq1": (2, False), "mq3": (2, False)}
+    else:
+        assert scale_down._agreed(world, how, leaving) is not None
+    operation.give_up(world, leaving.cluster.hosts, operation.look(world, leaving.cluster.hosts)[0])
+    with pytest.raises(CommandError, match="mq3 does not drain"):
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, resume=True), leaving)
+
+
+def test_a_plan_that_is_agreed_to_late_is_not_carried_out(
+    world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the question was open another operation has been there."""
+
+    def yes(*_: Any, **__: Any) -> None:
+        with operation.holding(world, leaving.cluster, "mqctl rollout"):
+            pass
+
+    monkeypatch.setattr(confirm, "yes", yes)
+    with pytest.raises(CommandError, match="has been there since the plan was made"):
+        drain_command.run(world, options())
+    with pytest.raises(CommandError, match="has been there since the plan was made"):
+        scale_down.run(world, scale_down.Options(hosts=["mq3"]))
+    assert done("asked").count("scale-down") == 2  # dry runs
+    says("mq3", **{"scale-down-show": drain(**EMPTY)})
+    with pytest.raises(CommandError, match="has been there since the plan was made"):
+        undrain_command.run(world, undrain_command.Options(host="mq3"))
+    assert "scale-down-cancel" not in done("asked")

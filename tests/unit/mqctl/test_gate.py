@@ -18,6 +18,7 @@ from mqctl.nodes import BROKER
 from mqctl.output import data_console
 from mqctl.plan import Change
 from mqctl.ssh.local import LocalShell, LocalStream
+from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 from rich.console import Console
 
@@ -154,6 +155,11 @@ class HostShell(LocalShell):
 
     root = Path()
 
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        return super().run_plain(
+            command.replace("systemctl show", f"cat {self.root / self.name}/unit; :"), stdin, timeout_s
+        )
+
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
         return super().open_plain(command.replace(BROKER, f"{self.root / self.name}/bin/mqbroker"), prefix)
 
@@ -234,6 +240,28 @@ def test_a_node_that_does_not_answer_or_leaves_stays_for_nobody(world: World, cl
     (world.cwd / "mq2/bin/mqbroker").unlink()
     assert gate.lost(world, cluster, [["mq1"]])[0].startswith("queue orders")
     assert [one.name for one in facts.standings(world, [])] == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "whys"), [("active", ["mq2: nobody knows whom it serves: mq2"]), ("failed", []), ("inactive", [])]
+)
+def test_a_node_that_goes_and_does_not_answer_serves_nobody_only_where_it_does_not_run(
+    world: World, cluster: InventoryCluster, unit: str, whys: list[str]
+) -> None:
+    (world.cwd / "mq2/bin/mqbroker").unlink()
+    (world.cwd / "mq2/unit").write_text(f"LoadState=loaded\nActiveState={unit}\n")
+    said = gate.lost(world, cluster, [["mq2"]])
+    assert [one[: len(why)] for one, why in zip(said, whys, strict=True)] == whys
+    assert told(world) == ""
+    gate.lost(world, cluster, [["mq1"]])
+    assert "it stands in for nobody" in told(world)
+
+
+def test_a_list_of_producers_that_is_cut_is_not_taken_for_all(world: World, cluster: InventoryCluster) -> None:
+    says(world, "mq3", producers={"producers": [], "is_whole": False})
+    (said,) = gate.lost(world, cluster, [["mq3"]])
+    assert said.startswith("mq3: nobody knows whom it serves: it has more producers than are listed")
+    assert gate.lost(world, cluster, [["mq1"]]) == []
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import guarded
+from mqctl.operation import OperationScope
 from mqctl.output import data_console
 from mqctl.remote import idle
 from mqctl.remote import operation as noting
@@ -231,8 +232,8 @@ def test_a_sick_host_holds_up_only_what_changes_it(world: World, cluster: Invent
     (tmp_path / "mq2/var/lib/mq-operation.json.new").mkdir()
     for changed in (None, {"mq1", "mq2"}):
         with pytest.raises(CommandError, match="mq2: "):
-            operation.begin(world, cluster, WHAT, changed=changed)
-    with operation.holding(world, cluster, WHAT, changed={"mq1"}) as own:
+            operation.begin(world, cluster, WHAT, scope=OperationScope(changed))
+    with operation.holding(world, cluster, WHAT, scope=OperationScope({"mq1"})) as own:
         assert [one.name for one in own.hosts] == ["mq1", "mq3"]
     assert "mq2: " in told(world)
     assert "nobody is kept from changing that host meanwhile" in told(world)
@@ -250,7 +251,7 @@ def test_a_sick_host_that_somebody_holds_is_his(
     take = operation._take
     monkeypatch.setattr(operation, "_take", cut_off)
     with pytest.raises(CommandError, match="mq2: cut off"):
-        operation.begin(world, cluster, WHAT, changed={"mq1"})
+        operation.begin(world, cluster, WHAT, scope=OperationScope({"mq1"}))
     assert noted(world) == {"mq1": (1, False), "mq2": (1, True), "mq3": (1, False)}
 
 
@@ -265,11 +266,40 @@ def test_a_host_that_a_playbook_came_to_later_is_given_back(
     assert noted(world) == all_with(1, is_held=False)
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_plan_holds_only_until_another_operation_has_been(
+    world: World, cluster: InventoryCluster, *, is_resumed: bool
+) -> None:
+    seen = operation.numbers(world, cluster)
+    assert seen == dict.fromkeys(NAMES, 0)
+    with operation.holding(world, cluster, "mqctl uninstall", scope=OperationScope(seen=seen)):
+        pass
+    if is_resumed:
+        seen = operation.numbers(world, cluster)
+        operation.begin(world, cluster, WHAT)
+    with pytest.raises(CommandError, match="has been there since the plan was made") as raised:
+        operation.begin(world, cluster, WHAT, is_resumed=is_resumed, scope=OperationScope(seen=seen))
+    assert "makes a new plan" in raised.value.attempt
+    assert noted(world) == all_with(1 + is_resumed, is_held=is_resumed)
+    del seen["mq1"], seen["mq2"], seen["mq3"]  # none of them was reached when the plan was made
+    operation.begin(world, cluster, WHAT, is_resumed=is_resumed, scope=OperationScope(seen=seen))
+
+
+def test_what_has_begun_since_it_was_shown_is_not_given_up(world: World, cluster: InventoryCluster) -> None:
+    put(world, "mq1", 1, "ann")
+    shown, _ = operation.look(world, cluster.hosts)
+    put(world, "mq2", 2, "bob")
+    _, faults = operation.give_up(world, cluster.hosts, shown)
+    assert noted(world) == {"mq1": (3, False), "mq2": (2, True), "mq3": (3, False)}
+    assert faults.keys() == {"mq2"}
+    assert "bob from laptop" in faults["mq2"]
+
+
 def test_a_host_that_was_away_has_the_number_of_the_next_one(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:
     put(world, "mq1", 8, "ann")
-    operation.give_up(world, cluster.hosts)
+    operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0])
     (tmp_path / "mq3").rename(tmp_path / "cut")
     with operation.holding(world, cluster, WHAT) as own:
         assert [one.name for one in own.hosts] == ["mq1", "mq2"]

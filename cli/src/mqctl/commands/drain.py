@@ -12,7 +12,7 @@ from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
-from mqctl.operation import Resume, holding, require_free
+from mqctl.operation import OperationScope, Resume, holding, numbers, require_free
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
@@ -59,10 +59,11 @@ def run(world: World, options: Options) -> int:
     with untouched(world):
         cluster = checked(world, options)
         leaver = Leaver(cluster, cluster.host(options.host), is_forced=options.force, verb="drain")
+        scope = OperationScope(seen=numbers(world, cluster))
         if not options.resume:
             require_free(world, cluster, leaver.command)
         plan = _agreed(world, options, leaver)
-    with holding(world, cluster, leaver.command, is_resumed=options.resume) as operation:
+    with holding(world, cluster, leaver.command, is_resumed=options.resume, scope=scope) as operation:
         begin(world, leaver, plan, operation)
         if options.wait:
             _follow(world, options, leaver)

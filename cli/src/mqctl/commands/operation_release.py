@@ -28,7 +28,9 @@ def run(world: World, options: Options) -> int:
     Nothing is ended or taken back by it: brokers that drain go on, and a host may be changed half. `mqctl plan` and
     `mqctl scale-down HOST --show` say what is so. To go on instead, say the command again with --resume.
 
-    Exit code 3 if a host is not reached: an operation that holds it goes on there.
+    Only what is shown before the question is given up, none that begins meanwhile.
+
+    Exit code 3 if a host is not reached, or is another one's by then: an operation that holds it goes on there.
     """
     cluster = checked(world, options)
     found, _ = operation.look(world, cluster.hosts)
@@ -38,7 +40,7 @@ def run(world: World, options: Options) -> int:
     if not held:
         world.note(f"no operation holds a host of cluster {cluster.name} that could be asked")
     confirm.yes(world, f"Give up what is under way in cluster {cluster.name}?", is_sure=options.yes)
-    note, faults = operation.give_up(world, cluster.hosts)
+    note, faults = operation.give_up(world, cluster.hosts, found)
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
     done = len(cluster.hosts) - len(faults)

@@ -21,7 +21,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import Resume, holding
+from mqctl.operation import OperationScope, Resume, holding, numbers
 from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
@@ -81,6 +81,7 @@ def run(world: World, options: Options) -> int:
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
+        seen = numbers(world, cluster)
         bundle = bundle_of(world, options, cluster)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         if not options.check:
@@ -96,7 +97,7 @@ def run(world: World, options: Options) -> int:
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
     names = {one.name for one in hosts}
-    with holding(world, cluster, COMMAND, is_resumed=options.resume, changed=names):
+    with holding(world, cluster, COMMAND, is_resumed=options.resume, scope=OperationScope(names, seen)):
         make_missing(world, folder, plan.missing)
         code = carry_out(world, options, cluster, hosts, play)
         if code is Exit.DONE:

@@ -14,7 +14,7 @@ from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
-from mqctl.operation import holding, require_free
+from mqctl.operation import OperationScope, holding, is_held_by, numbers, require_free
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
@@ -121,13 +121,14 @@ def run(world: World, options: Options) -> int:
     if options.purge and options.resume:
         named = ", ".join(options.hosts)
         confirm.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
+    scope = OperationScope(seen={} if options.check else numbers(world, cluster))
     known = _planned(world, options, leavers[0])
     if options.check:
         for leaver in leavers[1:]:
             _planned(world, options, leaver)
         return Exit.DONE
     ended = []
-    with holding(world, cluster, leavers[0].command, is_resumed=options.resume) as operation:
+    with holding(world, cluster, leavers[0].command, is_resumed=options.resume, scope=scope) as operation:
         for leaver in leavers:
             document, plan = known if leaver is leavers[0] else _planned(world, options, leaver)
             begin(world, leaver, plan, operation)
@@ -188,7 +189,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
             require_free(world, leaver.cluster, leaver.command)
         found = look_at(world, leaver.nodes)
         if options.resume and not leaver.party:  # of several the later ones may not have begun
-            _require_begun(leaver, found)
+            _require_begun(world, leaver, found)
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
             _require_same_target(world, options, leaver, found)
@@ -282,8 +283,10 @@ def _require_same_target(world: World, options: Options, leaver: Leaver, found: 
         )
 
 
-def _require_begun(leaver: Leaver, found: Sequence[NodeLook]) -> None:
-    if not any(one.fault or one.state != SERVES for one in found):
+def _require_begun(world: World, leaver: Leaver, found: Sequence[NodeLook]) -> None:
+    """A run that was killed before it had asked a broker has begun as well."""
+    has_begun = any(one.fault or one.state != SERVES for one in found)
+    if not has_begun and not is_held_by(world, leaver.cluster, leaver.command):
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
 
 

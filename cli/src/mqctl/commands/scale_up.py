@@ -19,7 +19,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import draw, probe
-from mqctl.operation import Resume, holding
+from mqctl.operation import OperationScope, Resume, holding, numbers
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
@@ -45,6 +45,7 @@ def run(world: World, options: Options) -> int:
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
+        seen = numbers(world, cluster)
         bundle = bundle_of(world, options, cluster)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         added = [one for one in hosts if is_added(plan, one)]
@@ -60,7 +61,7 @@ def run(world: World, options: Options) -> int:
     folder = folder_of(world, cluster)
     changed = {host.name for host in added}
     missing = [one for one in plan.missing if one.node.host in changed]
-    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume, changed=changed):
+    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume, scope=OperationScope(changed, seen)):
         make_missing(world, folder, missing)
         code = carry_out(world, options, cluster, added, rollout_play(folder, bundle, added, batch))
     return code if code is Exit.FAILED else max(code, unseen)

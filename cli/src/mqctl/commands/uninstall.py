@@ -12,7 +12,7 @@ from mqctl import confirm
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.gate.gate import Force, require_served
 from mqctl.inventory_faults import checked
-from mqctl.operation import Resume, holding
+from mqctl.operation import OperationScope, Resume, holding, numbers
 from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
@@ -42,6 +42,7 @@ def run(world: World, options: Options) -> int:
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
     names = ", ".join(one.name for one in hosts)
+    scope = OperationScope({one.name for one in hosts}, {} if options.check else numbers(world, cluster))
     what = "with all messages" if options.data else "messages stay"
     if not options.check:
         require_served(world, cluster, [hosts], is_forced=options.force)
@@ -49,11 +50,10 @@ def run(world: World, options: Options) -> int:
         confirm.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
-    changed = {one.name for one in hosts}
     held = (
         contextlib.nullcontext()
         if options.check
-        else holding(world, cluster, COMMAND, is_resumed=options.resume, changed=changed)
+        else holding(world, cluster, COMMAND, is_resumed=options.resume, scope=scope)
     )
     with held:
         try:

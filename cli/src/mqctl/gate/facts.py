@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from mqctl import node_state
 from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
@@ -18,14 +19,19 @@ TEMPORARY: Final = "temporary."
 PEERS: Final = ".peers"
 INVITES: Final = ".client-connector-ref"
 AUTO_CREATE: Final = "auto-create-addresses"
+STOPPED: Final = ("absent", "failed", "inactive")  # states of a unit
+LOOK_S: Final = 15
 ADDRESSES_MAX: Final = 1000  # of which settings are asked for
 
 
 def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
-    """All that answer; who does not stays for nobody."""
+    """Of all of them; who does not answer stays for nobody."""
     said: dict[str, dict[str, Any]] = {}
+    silent: list[tuple[Node, str]] = []
     for node, answer in on_each(nodes, lambda one: _ask(world, one)):
-        if not isinstance(answer, CommandError):
+        if isinstance(answer, CommandError):
+            silent.append((node, answer.what))
+        else:
             said[node.name] = answer
     written = sorted({name for answer in said.values() for name in written_in(answer)})[:ADDRESSES_MAX]
     missing = {
@@ -39,18 +45,32 @@ def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
     by_connector = {
         row["connector"]: names.get(row["node_id"], row["node"]) for each in said.values() for row in each["members"]
     }
-    return [standing_of(name, answer, made.get(name, ()), by_connector) for name, answer in said.items()]
+    return [
+        *(standing_of(name, answer, made.get(name, ()), by_connector) for name, answer in said.items()),
+        *(standing for _, standing in on_each(silent, lambda one: _silent(world, *one))
+          if not isinstance(standing, CommandError)),
+    ]  # fmt: skip
+
+
+def _silent(world: World, node: Node, why: str) -> Standing:
+    """A node that does not answer: where no broker runs it serves nobody."""
+    try:
+        is_stopped = node_state.look(world, node, LOOK_S)["unit"] in STOPPED
+    except CommandError:
+        is_stopped = False
+    return Standing(node.name, takes_clients=False, answers=False, faults=() if is_stopped else (why,))
 
 
 def _ask(world: World, node: Node) -> dict[str, Any]:
     with open_admin(world, node) as session:
-        topology = session.call("topology")
+        topology, producers = session.call("topology"), session.call("producers")
         return {
             "node_id": topology["node_id"],
             "members": topology["members"],
             "queues": session.call("queues")["queues"],
             "addresses": session.call("addresses")["addresses"],
-            "producers": session.call("producers")["producers"],
+            "producers": producers["producers"],
+            "is_whole": producers.get("is_whole", True),
             "options": session.call("config-show")["options"],
             "heard": session.call("discovery")["nodes"],
             "drain": show(session),
@@ -92,6 +112,7 @@ def standing_of(
         shut=paused,
         gossip=_gossip_of(answer["options"]),
         resolved=_resolved_of(answer["heard"], by_connector),
+        faults=() if answer["is_whole"] else ("it has more producers than are listed",),
     )
 
 

@@ -48,6 +48,10 @@ def lost(
 ) -> list[str]:
     """What nobody serves while the nodes of one of these turns are away, in words, each once."""
     nodes = standings(world, nodes_in(cluster))
+    gone = {name for away in turns for name in away}
+    for one in nodes:
+        if one.name not in gone and not one.answers:
+            world.note(f"{'; '.join(one.faults) or f'{one.name} does not run'}; it stands in for nobody")
     return list(dict.fromkeys(one.text for away in turns for one in losses(nodes, away, sent_to)))
 
 

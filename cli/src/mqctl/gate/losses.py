@@ -6,6 +6,7 @@
 | an address that clients send to there | a node that stays takes clients and has that address open, or makes it |
 | its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
 | what a name of DNS leads to | the name leads a node that stays to another one as well |
+| whom it serves | it says so, all of it; or no broker runs there |
 
 A node that does not answer, or lets no client in, stays for nobody. What is lost while it is away comes back with it,
 so `--force` may overrule all of it. Source: docs/adr/0028-one-operation-at-a-time.md.
@@ -23,6 +24,7 @@ SHUT = "it does not exist there, and is not made for who sends"
 class Standing:
     """What a node says of itself. `invites`: it tells other nodes how clients reach it, so that they may be sent there;
     `read`: queues that clients consume from; `written`: addresses that they send to;
+    `answers`: it has said all of this; `faults`: why nobody knows whom it serves;
     `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not.
     """
 
@@ -34,6 +36,8 @@ class Standing:
     open: frozenset[str] = frozenset()
     shut: Mapping[str, str] = field(default_factory=dict)
     gossip: Sequence[Gossip] = ()
+    answers: bool = True
+    faults: Sequence[str] = ()
     resolved: Mapping[str, frozenset[str]] = field(default_factory=dict)  # group by DNS -> names of nodes, others empty
 
 
@@ -61,10 +65,14 @@ class Loss:
 
 def losses(nodes: Sequence[Standing], away: Collection[str], sent_to: Collection[str] = ()) -> list[Loss]:
     """All that is lost while the nodes `away` are. `sent_to`: nodes that their clients are sent to, where they are."""
+    unknown = [Loss(one.name, f"nobody knows whom it serves: {'; '.join(one.faults)}", "mqctl status")
+               for one in nodes if one.name in away and one.faults]  # fmt: skip
+    nodes = [one for one in nodes if one.answers]
     gone = [one for one in nodes if one.name in away]
     stay = [one for one in nodes if one.name not in away and one.takes_clients]
     is_sent_on = any(one.name in sent_to and one.invites for one in stay)
     return [
+        *unknown,
         *_queues(gone, stay, is_sent_on=is_sent_on),
         *_addresses(gone, stay),
         *_gossip(nodes, gone, [one for one in nodes if one.name not in away]),

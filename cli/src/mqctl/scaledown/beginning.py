@@ -10,7 +10,7 @@ from mqctl.admin import AdminClient
 from mqctl.errors import CommandError
 from mqctl.gate import gate
 from mqctl.nodes import Node
-from mqctl.operation import HeldCluster, holding
+from mqctl.operation import HeldCluster, OperationScope, holding, is_held_by, numbers
 from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown import archive
 from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
@@ -99,11 +99,15 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
 
 def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
     """Have the host serve again what it still has; what has moved stays where it is."""
+    scope = OperationScope(seen=numbers(world, leaver.cluster))
     found = look_at(world, leaver.nodes)
     require_answers(found)
     nodes = [one.node for one in found if one.state != SERVES]
     if not nodes:
         world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
+        if is_held_by(world, leaver.cluster, leaver.command):  # by a run that was killed before it had asked a broker
+            with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope):
+                pass
         return
     targets = ", ".join(targets_of(found)) or "its target"
     question = f"Have {leaver.host.name} serve again what it still has?"
@@ -112,7 +116,7 @@ def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
         confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
     else:
         confirm.yes(world, question, is_sure=how.is_sure)
-    with holding(world, leaver.cluster, leaver.command, is_resumed=True) as operation:
+    with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope) as operation:
         operation.stays = how.is_waited_for
         archive.void_receipts(world, leaver.host)
         each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=how.is_forced))
