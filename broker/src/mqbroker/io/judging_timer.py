@@ -22,14 +22,15 @@ class JudgingTimer:
     def __init__(self, delay_s: float, action: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._delay_s = delay_s
-        self._action = action
+        self._action: Callable[[], object] | None = action
         self._has_spared = False
         self._due_s = 0.0
         self._handle: asyncio.TimerHandle | None = None
         self._wait(delay_s)
 
     def cancel(self) -> None:
-        """Also where its time has come."""
+        """Also where its time has come. What was to be called may know who has this timer, and is let go of."""
+        self._action = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -45,4 +46,6 @@ class JudgingTimer:
             self._has_spared = True
             self._wait(min(late_s, self._delay_s))
             return
-        self._action()
+        action, self._action = self._action, None
+        if action is not None:
+            action()
