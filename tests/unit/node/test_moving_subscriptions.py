@@ -215,3 +215,28 @@ def test_called_off_it_is_served_where_it_was_and_who_leaves_is_asked_no_more() 
     there = subscribe(b, credit=50)
     assert is_told(there) == ""
     assert sorted([*here, *there.bodies]) == bodies(10)
+
+
+def test_the_heir_is_told_that_all_is_there_also_where_nothing_durable_went_last() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    published(a, 10, durable=False)
+    begin(a, cluster)
+    moved(a, cluster)
+    assert (waits(a), waits(b)) == (0, 10)
+    there = subscribe(b, credit=50)
+    assert (is_told(there), there.bodies) == ("", bodies(10))
+
+
+def test_copies_that_are_handed_on_are_those_that_the_other_subscription_takes() -> None:
+    cluster, a, b, c = three()
+    left_behind(a)
+    cluster.hold_up("a", "c")
+    published(c, 7)
+    published(c, 3, 7, application_properties={"colour": "red"})
+    a.crash()
+    cluster.let_through("a", "c")
+    left_behind(b, filter=RED)
+    c.admin("cluster-forget", node_id=node_id_of("a"))
+    cluster.wait(3_000)
+    assert subscribe(b, credit=50, filter=RED).bodies == bodies(3, 7)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from mqbroker.admin import drains
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
+from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.cluster.scale_down import QueueTally
 from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
@@ -208,7 +209,8 @@ def _has_anything(broker: Broker, queue: Queue) -> bool:
     handed_over, record = queue.handed_over, broker.store.remotes.scale_down
     is_under_way = handed_over is not None and handed_over.ids.count > 0
     stays = _far_count(broker, queue) if record.is_forced else 0
-    return queue.message_count > stays or is_under_way or record.has_to_ask(queue)
+    is_told = queue.kind.routing != MULTICAST or broker.store.remotes.drains.progress[queue.kind.name].has_said_come
+    return queue.message_count > stays or is_under_way or record.has_to_ask(queue) or not is_told
 
 
 # -- the receipt -------------------------------------------------------------------------------------------------------

@@ -31,13 +31,15 @@ IN_USE: Final = "amqp:precondition-failed"
 
 
 class DrainProgress:
-    """Of one queue. `moved_before`: what had left it when it began, or the process did, which was at `since_ns`."""
+    """Of one queue. `moved_before`: what had left it when it began, or the process did, which was at `since_ns`;
+    `has_said_come`: the other node was told that it has all of it."""
 
-    __slots__ = ("moved_before", "since_ns", "why")
+    __slots__ = ("has_said_come", "moved_before", "since_ns", "why")
 
     def __init__(self, queue: Queue, since_ns: int) -> None:
         self.moved_before: Final = queue.acknowledged_total
         self.since_ns: Final = since_ns
+        self.has_said_come = False
         self.why = ""  # it does not go on, as far as is known
 
 
@@ -98,6 +100,13 @@ class Drains:
         LOOK.has_touched = True
         queue.kind = kind
         self._store.journal.declare(queue.journal_id, kind.encoded())
+
+    def answered(self, queue: Queue, *, has_said_come: bool) -> None:
+        """The other node takes what comes; `has_said_come`: and was told that it has all of it."""
+        progress = self.progress.get(queue.kind.name)
+        LOOK.has_touched = True
+        if progress is not None:
+            progress.has_said_come = has_said_come
 
     def stuck(self, queue: Queue, why: str) -> bool:
         """It does not go on for this reason, empty: as far as is known it does; whether that is new."""

@@ -237,7 +237,7 @@ class Remotes:
                 remote = self.by_name[name]
                 remote.via.remove(remote.binding)
         if not queue.kind.forwards_shared:
-            names = (name[:-NODE_ID_SIZE] for name in queue.kind.route)
+            names = [name[:-NODE_ID_SIZE] for name in queue.kind.route]
             self.redistribution.hand_on(queue, segment, names)
             self._store.discard(queue, segment, DELETED)
         elif not self.redistribution.route_again(queue, segment):

@@ -20,7 +20,7 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ClusterQueue, bindings_at, is_choosy, queues_of, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
-from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.message_view import MessageView, view_at
 from mqbroker.core.queue.redistributor import Redistributor
 from mqbroker.wire.parts import part_of
 
@@ -176,6 +176,13 @@ class Redistribution:
         """Copies in delivery that were owed to subscriptions of these names at a node that has them no more go where
         another node, or this one, has the same."""
         address = self._store.addresses[queue.kind.address]
+        for index in range(segment.start, segment.start + segment.n):
+            one = segment.part(index, 1)
+            view = view_at(one.run, index, address.name)
+            if takers := self._takers(address, names, view):
+                self.forward(address, one, takers)
+
+    def _takers(self, address: Address, names: Iterable[str], view: MessageView) -> list[Queue]:
         bindings = bindings_at(address)
         takers: dict[Queue, None] = {}
         for name in names:
@@ -183,11 +190,9 @@ class Redistribution:
             if here is not None and (here.kind.address, here.kind.routing) != (address.name, MULTICAST):
                 here = None
             group = None if bindings is None else bindings.group(MULTICAST, name)
-            group = group or ClusterQueue(MULTICAST, name)
-            members = group.members(here, None)
+            members = (group or ClusterQueue(MULTICAST, name)).members(here, view)
             takers.update(dict.fromkeys(queues_of(address, members[:1])))
-        if takers:
-            self.forward(address, segment, list(takers))
+        return list(takers)
 
     def _give_back(self, address: Address, segment: Segment, queues: list[Queue]) -> None:
         """Values that were on their way elsewhere are in queues of this node again, but for those that are outdated."""
