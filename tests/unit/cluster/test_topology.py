@@ -93,6 +93,16 @@ def test_where_clients_go_is_filled_in_and_kept_where_a_node_between_does_not_pa
     assert made.others[0].clients == ()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_whom_a_node_leaves_everything_to_is_kept_where_a_node_between_does_not_pass_it_on(is_first: bool) -> None:
+    leaving = replace(OTHER, heir=C)
+    made = topology(*((leaving, OTHER) if is_first else (OTHER, leaving)))
+    assert made.get(B) == leaving
+    stays = replace(OTHER, version=Version(5, 4))
+    made.hear(stays)
+    assert made.get(B) == stays, "it has said so itself"
+
+
 def test_what_an_earlier_process_was_reached_by_fills_in_nothing() -> None:
     made = topology(replace(OTHER, connectors=()))
     assert made.hear(replace(OTHER, version=OLDER, boot_id="c" * 32)) is None

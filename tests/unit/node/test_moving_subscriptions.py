@@ -240,3 +240,81 @@ def test_copies_that_are_handed_on_are_those_that_the_other_subscription_takes()
     c.admin("cluster-forget", node_id=node_id_of("a"))
     cluster.wait(3_000)
     assert subscribe(b, credit=50, filter=RED).bodies == bodies(3, 7)
+
+
+def in_a_row() -> tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode, ClusterNode]:
+    """Of a, b and c only d is a neighbour of all; a and b are of each other."""
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "ON_DEMAND", "max_hops": 2}
+    for one, other in (("c", "a"), ("c", "b")):
+        cluster.held_up.add(frozenset((one, other)))
+    rows = {"c": ["d"], "d": ["a", "b", "c"], "a": ["d", "b"], "b": ["d", "a"]}
+    a, b, c, d = (cluster.node(name, rows[name], **said) for name in "abcd")
+    cluster.run()
+    cluster.wait(3_000)
+    return cluster, a, b, c, d
+
+
+def test_copies_owed_beyond_a_neighbour_are_anothers_when_the_subscription_is_deleted() -> None:
+    cluster, a, b, c, _ = in_a_row()
+    left_behind(a)
+    cluster.wait(500)
+    cluster.hold_up("c", "d")
+    published(c, 7)
+    begin(a, cluster)
+    moved(a, cluster)
+    assert a.ask("queue-delete", name="news.news", force=True)
+    cluster.run()
+    cluster.wait(500)
+    cluster.let_through("c", "d")
+    cluster.wait(20_000)
+    assert subscribe(b, credit=50).bodies == bodies(7)
+
+
+def test_copies_owed_beyond_a_neighbour_are_anothers_when_their_node_is_forgotten() -> None:
+    cluster, a, b, c, d = in_a_row()
+    left_behind(a)
+    cluster.wait(500)
+    cluster.hold_up("c", "d")
+    published(c, 7)
+    begin(a, cluster)
+    moved(a, cluster)
+    a.crash()
+    cluster.wait(1_000)
+    for node in (b, d):
+        node.admin("cluster-forget", node_id=node_id_of("a"))
+    assert c.admin("cluster-forget", node_id=node_id_of("a"))["messages"] == 7
+    cluster.let_through("c", "d")
+    cluster.wait(60_000)
+    assert subscribe(b, credit=50).bodies == bodies(7)
+
+
+def test_of_two_subscriptions_in_one_route_neither_loses_its_copy_when_one_is_gone() -> None:
+    cluster, a, b, c = three()
+    left_behind(a, filter=RED)
+    left_behind(a, "two")
+    cluster.hold_up("a", "c")
+    published(c, 3, application_properties={"colour": "red"})
+    begin(a, cluster)
+    moved(a, cluster)
+    a.ask("queue-delete", name="news.news", force=True)
+    cluster.run()
+    cluster.let_through("a", "c")
+    cluster.wait(10_000)
+    assert (waits(b), waits(b, "two.two")) == (3, 3)
+
+
+def test_nothing_goes_to_a_node_that_leaves_itself() -> None:
+    cluster, a, _, c = three()
+    left_behind(c)
+    begin(a, cluster)
+    cluster.wait(1_000)
+    asked = {
+        name: c.ask(name, node="a", **said)
+        for name, said in (("scale-down", {}), ("drain-queue", {"queue": "news.news"}))
+    }
+    cluster.run()
+    for request in asked.values():
+        error = c.replies[request].error
+        assert error is not None
+        assert "leaves itself" in str(error)

@@ -21,6 +21,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     """`drain-queue`: what is in it, and what comes, goes to the queue of its name at a node, named or by its id."""
     queue = queue_named(broker, request, "queue")
     connection, node_id = linked(broker, request)
+    if heir := heir_of(connection, node_id):
+        raise Refused(REFUSED, f"{request.operation}: node {node_id} leaves itself, to node {heir}")
     lock(broker, queue, node_id)
     # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
     broker.store.decisions.wait_for_earlier(_begin_now, broker, request, queue, connection.options.name, node_id)
@@ -80,6 +82,12 @@ def linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, st
         if bridge is not None and bridge.state is BridgeState.UP:
             return connection, node_id
     raise Refused(REFUSED, f"{request.operation}: no link to node {wanted} stands")
+
+
+def heir_of(connection: ClusterConnection, node_id: str) -> str:
+    """To which node that one leaves, empty: it stays."""
+    member = connection.topology.get(node_id)
+    return "" if member is None else member.heir
 
 
 def row_of(broker: Broker, queue: Queue) -> dict[str, Any]:

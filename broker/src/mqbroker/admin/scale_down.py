@@ -12,7 +12,6 @@ from typing import Any, Final
 from mqbroker.admin import drains
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
-from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.cluster.scale_down import QueueTally
 from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
@@ -78,6 +77,8 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
     bridge = None if connection is None else connection.bridges.get(node_id)
     if bridge is None or bridge.state is not BridgeState.UP:
         yield _hindrance("node", node_id, "no link to it stands")
+    elif not broker.store.remotes.scale_down.is_on and (heir := drains.heir_of(bridge.of, node_id)):
+        yield _hindrance("node", node_id, f"leaves itself, to node {heir}")
     if broker.options.grouping_handler.type == "LOCAL":
         yield _hindrance("grouping-handler", broker.options.node.name, "is the one that decides who owns groups")
     sources = [] if broker.store.remotes.scale_down.is_on else broker.store.arrivals.drained_here()
@@ -209,8 +210,8 @@ def _has_anything(broker: Broker, queue: Queue) -> bool:
     handed_over, record = queue.handed_over, broker.store.remotes.scale_down
     is_under_way = handed_over is not None and handed_over.ids.count > 0
     stays = _far_count(broker, queue) if record.is_forced else 0
-    is_told = queue.kind.routing != MULTICAST or broker.store.remotes.drains.progress[queue.kind.name].has_said_come
-    return queue.message_count > stays or is_under_way or record.has_to_ask(queue) or not is_told
+    has_to_say = broker.store.remotes.drains.has_to_say(queue)
+    return queue.message_count > stays or is_under_way or record.has_to_ask(queue) or has_to_say
 
 
 # -- the receipt -------------------------------------------------------------------------------------------------------

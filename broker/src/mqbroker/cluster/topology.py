@@ -208,7 +208,11 @@ def _merged(known: Member, told: Member) -> Member:
     newer, older = (told, known) if told.version > known.version else (known, told)
     if newer.boot_id != older.boot_id:
         return newer
-    return replace(newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients)
+    # An older release tells on what others said, without an heir, which it does not know.
+    heir = newer.heir or (older.heir if newer.version == older.version else "")
+    return replace(
+        newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients, heir=heir
+    )
 
 
 def _difference(known: Member, now: Member) -> TopologyChangeKind:

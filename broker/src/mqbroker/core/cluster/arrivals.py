@@ -18,15 +18,18 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.stored import unreadable
 from mqbroker.core.cluster.id_digest import NO_IDS, PACKED_SIZE_BYTES, IdDigest
+from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.handed_over import WINDOW
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
 
 if TYPE_CHECKING:
+    from mqbroker.core.cluster.cluster_bindings import Remote
     from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.core.queue.queue import Queue
     from mqbroker.journal.recovered import Recovered
@@ -160,6 +163,8 @@ class Arrivals:
         for index, count in known.fresh(first_id, run.count):
             part = run if count == run.count else part_of(run, index, index + count)
             waits = self._take_in(whole, part, queues) or waits
+            if queues and len(arrival.names) > 1:
+                waits = self._hand_on(whole, part, arrival.names) or waits
             self._note(arrival.key, first_id + index, count, is_durable=waits)
             if arrival.is_counted and waits:
                 self._digest(arrival.source, first_id + index, count)
@@ -191,20 +196,39 @@ class Arrivals:
                 waits = store.put(address, segment, takers) or waits
         return waits
 
+    def _hand_on(self, address: Address, run: Run, names: tuple[str, ...]) -> bool:
+        """What some of the queues of these names took, of which others are gone: who sent it has no more of it, and so
+        another node that has the same subscription, or this one, gets the copies of these."""
+        gone = [
+            name[:-NODE_ID_SIZE]
+            for name in names
+            if self._here(address, name) is None and self._further(address, name) is None
+        ]
+        waits = False
+        for index in range(run.count if gone else 0):
+            view = view_at(run, index, address.name)
+            if takers := self._store.remotes.redistribution.takers(address, gone, view):
+                waits = self._take_in(address, part_of(run, index, index + 1), takers) or waits
+        return waits
+
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:
         """Those of this node, and store-and-forward queues for those further on."""
         queues: list[Queue] = []
         for name in names:
-            queue, remote = self._here(address, name), self._store.remotes.by_name.get(name)
+            queue, remote = self._here(address, name), self._further(address, name)
             if queue is not None:
                 queues.append(queue)
-            elif remote is not None and remote.binding.address == address.name:
+            elif remote is not None:
                 queues += remote.via.queues_for(address, [remote.binding])
         return queues
 
     def _here(self, address: Address, name: str) -> Queue | None:
         queue = self._store.remotes.queue_here(name, self.node_id)
         return queue if queue is not None and queue.kind.address == address.name else None
+
+    def _further(self, address: Address, name: str) -> Remote | None:
+        remote = self._store.remotes.by_name.get(name)
+        return remote if remote is not None and remote.binding.address == address.name else None
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
 

@@ -101,12 +101,17 @@ class Drains:
         queue.kind = kind
         self._store.journal.declare(queue.journal_id, kind.encoded())
 
-    def answered(self, queue: Queue, *, has_said_come: bool) -> None:
-        """The other node takes what comes; `has_said_come`: and was told that it has all of it."""
+    def said_come(self, queue: Queue, *, has_come: bool) -> None:
+        """The other node is told whether it has all of it that is due."""
         progress = self.progress.get(queue.kind.name)
         LOOK.has_touched = True
         if progress is not None:
-            progress.has_said_come = has_said_come
+            progress.has_said_come = has_come
+
+    def has_to_say(self, queue: Queue) -> bool:
+        """Whether that is still to be said: nobody asks of others than subscriptions."""
+        progress = self.progress.get(queue.kind.name)
+        return progress is not None and queue.kind.routing == MULTICAST and not progress.has_said_come
 
     def stuck(self, queue: Queue, why: str) -> bool:
         """It does not go on for this reason, empty: as far as is known it does; whether that is new."""
@@ -115,6 +120,7 @@ class Drains:
             return False
         LOOK.has_touched = True
         progress.why = why
+        progress.has_said_come = progress.has_said_come and not why
         return True
 
     # -- the end -------------------------------------------------------------------------------------------------------

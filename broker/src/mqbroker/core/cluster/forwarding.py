@@ -18,7 +18,7 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
 from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
-from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, RemoteBinding, cluster_name_of
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
@@ -35,7 +35,6 @@ ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each b
 PREFIX: Final = INTERNAL_PREFIX + "sf."
 IDS_RESERVED: Final = 1 << 20
 LOCKED: Final = "amqp:resource-locked"
-NODE_ID_SIZE: Final = 36  # with which a name in the cluster ends
 
 
 class ForwardingRoute(NamedTuple):
@@ -71,6 +70,7 @@ class Remotes:
         self.drains = Drains(store)
         self.scale_down = ScaleDown(store, self._observe)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
+        self.given_up: dict[str, None] = {}  # nodes beyond a neighbour that do not come back, while something waits
         self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has
         self.wholly_here: dict[
             str, None
@@ -200,23 +200,51 @@ class Remotes:
         """A store-and-forward queue was deleted."""
         LOOK.has_touched = True
         self.queues.pop(_route_of(queue), None)
-        for name in queue.kind.route if self.over else ():
+        for name in queue.kind.route if self.over or self.given_up else ():
             if not any(name in route.names for route in self.queues):
                 self.over.pop(name, None)
+                self.given_up.pop(name[-NODE_ID_SIZE:], None)
 
     def deleted(self, name: str) -> None:
-        """A queue of another node was deleted: copies that wait until the way to it is known again wait in vain."""
+        """A queue of another node was deleted: copies that wait until the way to it is known again wait in vain. Where
+        another node has the same subscription they go on to who knows of it, and come back to be handed on."""
         waiting = [each for each in self.queues.values() if each.kind.is_owed_beyond and name in each.kind.route]
         LOOK.has_touched = True
         if waiting:
             self.over[name] = None
         for queue in waiting:
-            if not self.is_owed_beyond(queue):
+            if not self.is_owed_beyond(queue) and not self._is_elsewhere(queue):
                 self._store.purge(queue)
+
+    def _is_elsewhere(self, queue: Queue) -> bool:
+        """Whether somebody has one of the subscriptions that its copies were owed to."""
+        address = self._store.addresses[queue.kind.address]
+        bindings = bindings_at(address)
+        names = [name[:-NODE_ID_SIZE] for name in queue.kind.route]
+        is_known = any(bindings.group(MULTICAST, name) is not None for name in names) if bindings is not None else False
+        return is_known or any(name in self._store.queues for name in names)
+
+    def owed_beyond(self, node_id: str, connection: str) -> list[Queue]:
+        """Those with copies for subscriptions of a node to which others are between."""
+        kinds = ((queue, queue.kind) for queue in self.queues.values() if queue.kind.is_owed_beyond)
+        return [
+            queue
+            for queue, kind in kinds
+            if kind.connection == connection and all(name.endswith(node_id) for name in kind.route)
+        ]
+
+    def give_up_beyond(self, queues: list[Queue]) -> int:
+        """The node that these are owed to does not come back; how many messages they have."""
+        LOOK.has_touched = True
+        self.given_up.update((name[-NODE_ID_SIZE:], None) for queue in queues for name in queue.kind.route)
+        return sum(queue.message_count for queue in queues)
 
     def is_owed_beyond(self, queue: Queue) -> bool:
         """Whether its messages are for subscriptions further on, and one of these is still there as far as is known."""
-        return queue.kind.is_owed_beyond and not all(name in self.over for name in queue.kind.route)
+        return queue.kind.is_owed_beyond and not all(map(self._is_over, queue.kind.route))
+
+    def _is_over(self, name: str) -> bool:
+        return name in self.over or name[-NODE_ID_SIZE:] in self.given_up
 
     def tidy(self, queues: Iterable[Queue]) -> None:
         """Delete those of these store-and-forward queues that hold nothing, and whose bindings are gone."""

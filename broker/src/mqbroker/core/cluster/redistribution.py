@@ -179,10 +179,12 @@ class Redistribution:
         for index in range(segment.start, segment.start + segment.n):
             one = segment.part(index, 1)
             view = view_at(one.run, index, address.name)
-            if takers := self._takers(address, names, view):
+            if takers := self.takers(address, names, view):
                 self.forward(address, one, takers)
 
-    def _takers(self, address: Address, names: Iterable[str], view: MessageView) -> list[Queue]:
+    def takers(self, address: Address, names: Iterable[str], view: MessageView) -> list[Queue]:
+        """Where a message goes that was owed to subscriptions of these names which are gone: to the same ones here, or
+        at another node."""
         bindings = bindings_at(address)
         takers: dict[Queue, None] = {}
         for name in names:

@@ -237,6 +237,7 @@ class ClusterConnection:
             self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
         self._lost.back(bridge.node_id)
         self._abandoned.end(bridge.node_id)
+        self.broker.store.remotes.given_up.pop(bridge.node_id, None)
         self.cluster.changed()
 
     def link_lost(self, bridge: Bridge) -> None:
@@ -278,7 +279,8 @@ class ClusterConnection:
         bridge, grouping = self.bridges.get(node_id), self.broker.grouping
         owns_groups = grouping is not None and grouping.is_owner(node_id)
         is_owed = node_id in self.tables or self.queues_for(node_id)
-        if bridge is None and not owns_groups and not is_owed:
+        beyond = self.broker.store.remotes.owed_beyond(node_id, self.options.name)
+        if bridge is None and not owns_groups and not is_owed and not beyond:
             return None
         if bridge is None:
             self._left(node_id)  # after a restart only the journal may tell of it
@@ -287,7 +289,7 @@ class ClusterConnection:
         else:
             self.link_given_up(bridge)
             bridge.end("it was forgotten")
-        count = self._give_up(node_id, action)
+        count = self._give_up(node_id, action) + self.broker.store.remotes.give_up_beyond(beyond)
         self._lost.back(node_id)  # nothing is to be done of it by itself any more
         self._set_due()
         return count

@@ -17,7 +17,6 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
-from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.cluster.marks import NONE
 from mqbroker.core.queue.handed_over import ANSWERED_MAX
 from mqbroker.core.queue.id_ranges import IdRanges
@@ -43,8 +42,7 @@ class ForwardConsumer(LinkConsumer):
     """The one consumer of a store-and-forward queue."""
 
     __slots__ = (
-        "_again", "_mark", "_next_id", "_unanswered_bytes", "competing", "forwards", "handed_over", "has_said_come",
-        "is_refused",
+        "_again", "_mark", "_next_id", "_unanswered_bytes", "competing", "forwards", "handed_over", "is_refused",
     )  # fmt: skip
 
     def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
@@ -57,7 +55,6 @@ class ForwardConsumer(LinkConsumer):
         self._again = IdRanges()  # what went out on earlier links, may be sent again, and did not on this one
         for first, end in self.handed_over.ids:
             self._again.add(first, end)
-        self.has_said_come = True
         self._next_id = 0  # that the other node expects
         self._mark = NONE  # of which it expects it
         self._unanswered_bytes = 0
@@ -274,15 +271,14 @@ class Forwards:
         kind, own = queue.kind, peer.broker.node_id
         is_numbered = peer.bridge.of.options.use_duplicate_detection or kind.is_draining
         try:
-            come = has_come(queue)
-            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered, has_come=come))
+            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered, has_come=has_come(queue)))
         except PeerFault as fault:
             self._refused(queue, fault.description)
             return
         LOOK.has_touched = True
+        peer.broker.store.remotes.drains.said_come(queue, has_come=has_come(queue))
         consumer = link.end = self.consumers[queue] = ForwardConsumer(self, link, queue)
         consumer.is_arriving = True
-        consumer.has_said_come = come or kind.routing != MULTICAST  # of others nobody has to know
         queue.arriving_count += 1
         self._look(queue)
         peer.touch()
@@ -295,9 +291,7 @@ class Forwards:
             self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
             if not has_made(answer):
                 self.peer.detach(consumer.link, is_closed=False)
-                return
-            self.broker.store.remotes.drains.answered(consumer.queue, has_said_come=consumer.has_said_come)
-            if self.broker.store.remotes.scale_down.heard(consumer.queue, arrived_in(answer)):
+            elif self.broker.store.remotes.scale_down.heard(consumer.queue, arrived_in(answer)):
                 self.broker.store.decisions.wait(self._join, consumer)
                 return
         if consumer.is_arriving and consumer.link.is_attached:
@@ -446,16 +440,14 @@ class Forwards:
 
     def _look_at_receipt(self, consumer: ForwardConsumer) -> None:
         """A queue is empty: once that is on disk the other node is asked what has arrived, by a link that is new."""
-        handed_over = consumer.handed_over
-        if self.consumers.get(consumer.queue) is not consumer or consumer.is_arriving:
+        queue, handed_over, remotes = consumer.queue, consumer.handed_over, self.broker.store.remotes
+        if self.consumers.get(queue) is not consumer or consumer.is_arriving:
             return
         if handed_over.ids.count:
             self.wait_for_disk(consumer, list(handed_over.ids))
-        elif not consumer.link.is_attached:
-            return
-        elif self.broker.store.remotes.scale_down.has_to_ask(consumer.queue) or not consumer.has_said_come:
+        elif consumer.link.is_attached and (remotes.scale_down.has_to_ask(queue) or remotes.drains.has_to_say(queue)):
             self.peer.detach(consumer.link, is_closed=False)
-            self.attach(consumer.queue)
+            self.attach(queue)
 
     def called_off(self, queue: Queue, *, is_forced: bool) -> None:
         """A drain is to end; `is_forced`: whatever is without an answer."""
