@@ -53,6 +53,8 @@ def take(wanted: Mapping[str, Any], instead_of: str = "", place: str = PLACE, lo
 
     `instead_of`: the token of the operation in whose place it is to be, if it is still that one.
     """
+    if not 0 < wanted["number"] < NUMBER_MAX:  # it could not be read again
+        raise ValueError(f"no operation has the number {wanted['number']}: it would be noted and not be known again")
     with locked(lock):
         found = look(place)
         if found is not None and is_own(found, wanted):

@@ -81,7 +81,10 @@ def main():
     elif state == "kept":
         refusal = operation.lost_to(own)
     else:
-        found = operation.take(own, module.params["instead_of"])
+        try:
+            found = operation.take(own, module.params["instead_of"])
+        except ValueError as fault:
+            module.fail_json(msg=str(fault))
         refusal = operation.sentence(found) if found else ""
     module.exit_json(changed=False, found=found, refusal=refusal)
 

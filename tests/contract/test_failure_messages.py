@@ -16,6 +16,7 @@ from ansible.template import Templar
 ROOT = Path(__file__).resolve().parents[2]
 LOADER = DataLoader()
 FAILING = {"ansible.builtin.fail": "msg", "ansible.builtin.assert": "fail_msg"}
+KINDS = ("lock", "held", "unlock")
 PHYSICAL = "the disk is full"
 
 # Task -> what is known when it fails, and what must be said.
@@ -184,6 +185,31 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         assert (looks == ["tasks/batch.yml", "tasks/held.yml"]) is ("serial" in play), play["name"]
 
 
+@pytest.mark.parametrize("name", ["rollout", "firewall", "scale_down", "uninstall"])
+def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> None:
+    """The first of them takes the hosts, the last one gives them back, and no other comes before or after."""
+    plays = [one for one in load(ROOT / f"playbooks/{name}.yml") if one.get("become")]
+    if name == "rollout":  # its last play is that of the packet filters
+        plays += [one for one in load(ROOT / "playbooks/firewall.yml") if one.get("become")][-1:]
+    asked = [
+        [
+            file.removeprefix("tasks/")
+            for one in (*play.get("pre_tasks", []), *play.get("tasks", []), *play.get("post_tasks", []))
+            if (file := one.get("ansible.builtin.import_tasks", "")) in {f"tasks/{kind}.yml" for kind in KINDS}
+        ]
+        for play in plays
+    ]
+    if name == "uninstall":
+        assert asked == [["lock.yml", "unlock.yml"]]
+        return
+    assert asked == [["lock.yml"], *[["held.yml"]] * (len(plays) - 2), ["unlock.yml"]]
+    for play in plays[1:-1]:
+        first = [
+            one.get("ansible.builtin.import_tasks") for one in (*play.get("pre_tasks", []), *play.get("tasks", []))
+        ]
+        assert first[int(first[0] == "tasks/batch.yml")] == "tasks/held.yml", play["name"]
+
+
 def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_other() -> None:
     """With any other strategy each goes on alone: nobody is stopped, and nothing is all or none."""
     plays = [
@@ -192,7 +218,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 23
+    assert len(plays) == 26
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

@@ -87,13 +87,15 @@ def shell(world: World, access: Access) -> Shell:
 
 
 def guarded(world: World, access: Access, command: Sequence[str]) -> list[str]:
-    """The command as a step of the operation that is under way: the host refuses it where a later one has begun."""
+    """The command as a step of the operation that is under way: a host that it has no more refuses it."""
     if world.operation is None:
         return list(command)
     from mqctl.remote.operation import PLACE  # only here: commands that look start without it
 
     program = resources.files("mqctl.remote").joinpath("guard.py").read_text(encoding="utf-8")
-    return [access.python, "-c", program, PLACE, str(world.operation.note["number"]), *command]
+    note = world.operation.note
+    has = "away" if access.name in {one.name for one in world.operation.away} else "held"
+    return [access.python, "-c", program, PLACE, str(note["number"]), str(note["token"]), has, *command]
 
 
 def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminClient:

@@ -117,11 +117,10 @@ def test_ctrl_c_says_how_far_each_host_has_come_and_a_rollout_goes_on(site: Site
     assert noted("mq1") == ""
 
 
-def hold(host: str, number: int) -> None:
+def hold(host: str, number: int, what: str = "mqctl rollout") -> None:
     """As if bob had gone on elsewhere with what runs here, or had begun before."""
-    rack(
-        "exec", host, "--", "sh", "-ec", f"cat > {operation.PLACE} <<'END'\n{json.dumps(BOB | {'number': number})}\nEND"
-    )
+    text = json.dumps(BOB | {"number": number, "what": what})
+    rack("exec", host, "--", "sh", "-ec", f"cat > {operation.PLACE} <<'END'\n{text}\nEND")
 
 
 def hold_for_bob(_: int) -> None:
@@ -130,8 +129,7 @@ def hold_for_bob(_: int) -> None:
 
 
 BOB = {
-    "is_held": True, "token": "bob", "user": "bob", "machine": "laptop", "what": "mqctl rollout",
-    "since": "2026-01-05 10:12:00 UTC",
+    "is_held": True, "token": "bob", "user": "bob", "machine": "laptop", "since": "2026-01-05 10:12:00 UTC",
 }  # fmt: skip
 
 
@@ -171,6 +169,10 @@ def test_a_plain_playbook_is_an_operation_of_its_own(site: Site) -> None:
     assert "another operation is on mq2; nothing was changed on any host" in said, refused.stdout
     # What could be taken was given back.
     assert [noted(host) for host in HOSTS] == ["", "bob"]
+    # It goes on with what another run of it began, and not with what is mqctl's.
+    assert play("-e", "mq_resume=true").returncode != 0
+    assert [noted(host) for host in HOSTS] == ["", "bob"]
+    hold("mq2", 210, what="packet filters")
     done = play("-e", "mq_resume=true")
     assert done.returncode == 0, done.stdout
     rows = site.rows("operation", "show")

@@ -9,7 +9,7 @@ import yaml
 from mqctl.exits import Exit
 from mqctl.playbook.events import Happened, RunState, reason_of
 from mqctl.playbook.redact import HIDDEN, Redactor
-from mqctl.playbook.run import verdict
+from mqctl.playbook.run import may_be_busy, verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,6 +31,14 @@ def test_a_host_that_fails_does_not_hide_the_rest() -> None:
         "mq1": ("ok", 2, 1), "mq2": ("failed", 0, 0), "mq3": ("unreachable", 0, 0),
     }  # fmt: skip
     assert verdict(state) is Exit.FAILED
+
+
+def test_a_task_whose_answer_was_lost_may_be_under_way() -> None:
+    state = RunState()
+    state.apply(event("runner_on_start", "mq1"))
+    state.apply(event("runner_on_ok", "mq2"))
+    state.apply(event("runner_on_unreachable", "mq3", msg="timed out"))
+    assert may_be_busy(state) == {"mq1", "mq3"}
 
 
 def test_unreachable_alone_is_degraded() -> None:

@@ -179,15 +179,14 @@ def test_who_is_told_to_wait_is_told_for_whom_and_the_ways_out() -> None:
 # -- the guard of a step ----------------------------------------------------------------------------------------------
 
 
-def step(place: Place, number: int) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-c", GUARD.read_text(), str(place.file), str(number), "cat"]
+def step(place: Place, number: int, has: str = "held", token: str = "own") -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", GUARD.read_text(), str(place.file), str(number), token, has, "cat"]
     return subprocess.run(words, input="read\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-@pytest.mark.parametrize(("noted", "is_refused"), [(None, False), (6, False), (7, False), (8, True)])
-def test_a_step_with_a_lower_number_is_refused(place: Place, noted: int | None, is_refused: bool) -> None:
-    if noted:
-        place.take(note(noted))
+@pytest.mark.parametrize(("noted", "is_refused"), [(7, False), (8, True)])
+def test_a_step_with_a_lower_number_is_refused(place: Place, noted: int, is_refused: bool) -> None:
+    place.take(note(noted))
     done = step(place, 7)
     assert done.stdout == ("" if is_refused else "read\n")
     assert (done.returncode != 0) is is_refused
@@ -195,6 +194,37 @@ def test_a_step_with_a_lower_number_is_refused(place: Place, noted: int | None, 
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"number": "x"}', '{"number": null}'])
-def test_a_step_is_not_held_up_by_a_damaged_note(place: Place, text: str) -> None:
+def test_a_step_needs_the_note_of_its_operation_where_that_has_the_host(place: Place, text: str) -> None:
     place.file.write_text(text)
-    assert step(place, 1).stdout == "read\n"
+    done = step(place, 7)
+    assert "operation 7 is not noted any more" in done.stderr
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    # One that could not be reached when the operation began knows nothing of it.
+    assert step(place, 7, "away").stdout == "read\n"
+
+
+@pytest.mark.parametrize(
+    ("noted", "has", "said"),
+    [
+        (note(7, "other"), "held", "operation 7 has the host"),
+        (note(6, "other"), "away", "operation 6 has the host"),
+        (note(6, "other", is_held=False), "held", "is not noted any more"),
+        (note(6, "other", is_held=False), "away", ""),
+        (note(7, is_held=False), "held", "is not noted any more"),
+        (note(7), "away", ""),
+    ],
+)
+def test_a_step_of_the_same_number_is_not_that_of_another(
+    place: Place, noted: dict[str, Any], has: str, said: str
+) -> None:
+    place.file.write_text(json.dumps(noted))
+    done = step(place, 7, has)
+    assert said in done.stderr
+    assert done.stdout == ("" if said else "read\n")
+
+
+def test_a_number_that_could_not_be_read_again_is_not_noted(place: Place) -> None:
+    assert place.take(note(2**53 - 1)) is None
+    with pytest.raises(ValueError, match="no operation has the number 9007199254740992"):
+        place.take(note(2**53), instead_of="own")
+    assert place.found == note(2**53 - 1)

@@ -72,7 +72,7 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
     if ended.status == "canceled":
         state.interrupt(play.limit.split(",") if play.limit else [one.name for one in cluster.hosts], play.mark)
     if world.operation:
-        world.operation.busy |= {one.name for one in state.hosts.values() if one.doing}
+        world.operation.busy |= may_be_busy(state)
     state.put_in_order(host.name for host in cluster.hosts)
     if ended.status == "canceled":
         raise Interrupted(state)
@@ -81,6 +81,11 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
     if play.mark:
         state.end(play.mark)
     return state
+
+
+def may_be_busy(state: RunState) -> set[str]:
+    """Hosts where a task may be under way yet: it was not over here, or its answer was lost."""
+    return {one.name for one in state.hosts.values() if one.doing or one.state == "unreachable"}
 
 
 def _take(state: RunState, display: Display, event: dict[str, Any]) -> bool:
