@@ -40,6 +40,7 @@ from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
     Connect,
+    DelayStop,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -281,7 +282,7 @@ class Node:
             ReadLarge: self._read,
             DeleteLarge: self._delete,
         }
-        for kind in (AdminReply, JoinGroup, LoadConfiguration, Probe, ReadPage, RelayRecord, SendDatagram):
+        for kind in (AdminReply, DelayStop, JoinGroup, LoadConfiguration, Probe, ReadPage, RelayRecord, SendDatagram):
             handlers[kind] = self._unexpected
         self.loop.start(self.broker, self.disk, handlers)
 

@@ -24,6 +24,7 @@ BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "co
 
 # path, or path::function: why it may be over its bound
 OVER: dict[str, str] = {
+    "broker/src/mqbroker/config/slices.py": "generated: what all tables hold, one below the other",
     "broker/src/mqbroker/core/store/store.py": "what changes queues and the journal together is one class",
     "broker/src/mqbroker/amqp/connection.py": "every frame of a connection comes by here; its parts are modules",
 }

@@ -31,6 +31,7 @@ from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
     Connect,
+    DelayStop,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -477,7 +478,7 @@ class SimNode:
                 self._work_soon()
             case Halt():
                 self._halt()
-            case JoinGroup() | SendDatagram() | RelayRecord() | Probe() | LoadConfiguration():
+            case JoinGroup() | SendDatagram() | RelayRecord() | Probe() | LoadConfiguration() | DelayStop():
                 raise AssertionError(f"no history has a world for {effect!r}")
             case _:
                 assert_never(effect)

@@ -37,6 +37,7 @@ from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
     Connect,
+    DelayStop,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -158,6 +159,7 @@ class Stage:
         self.identity = dict(identity or {})  # changes of Setup
         self.network_trouble = ""  # why nothing can be joined or sent, where that is so
         self.places_there: set[str] = set()  # where probes of connection routers find somebody
+        self.delays: list[DelayStop] = []
         self.network_effects: list[JoinGroup | SendDatagram | RelayRecord] = []
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
@@ -416,6 +418,8 @@ class Stage:
             case Probe(effect_id, host, port):
                 is_there = f"{host}:{port}" in self.places_there
                 self.give(given.Done(effect_id) if is_there else given.Failed(effect_id, "nobody is there"))
+            case DelayStop():
+                self.delays.append(effect)
             case Halt(code):
                 self.is_up, self.halted = False, code
             case Connect():

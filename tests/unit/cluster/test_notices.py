@@ -52,6 +52,11 @@ ALL: list[tuple[n.ClusterNotice, str]] = [
         '{"kind":"binding-added","queue":"orders","address":"sales","routing":"multicast","selector":"",'
         f'"node_id":"{NODE}","distance":1,"volatile":true}}',
     ),
+    (
+        n.Member(NODE, "0" * 32, "mq2", (), n.Version(7, 1), scale_down_group="east"),
+        f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[],"version":[7,1],'
+        '"scale_down_group":"east"}',
+    ),
     (n.MemberGone(NODE, n.Version(7, 2, 3)), f'{{"kind":"member-gone","node_id":"{NODE}","term":3,"version":[7,2]}}'),
     (
         n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
@@ -119,7 +124,7 @@ CHANGES: list[tuple[n.ClusterNotice, dict[str, Any]]] = [
     (ALL[0][0], {"connectors": [5]}), (ALL[0][0], {"connectors": None}), (ALL[0][0], {"version": [1]}),
     (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[2][0], {"version": "1.2"}),
     (ALL[0][0], {"term": -1}), (ALL[0][0], {"term": True}), (ALL[2][0], {"term": "7"}), (ALL[2][0], {"term": 2**63}),
-    (ALL[0][0], {"version": [1, 2, 3]}),
+    (ALL[0][0], {"version": [1, 2, 3]}), (ALL[0][0], {"scale_down_group": 5}), (ALL[0][0], {"scale_down_group": "a b"}),
     (ALL[4][0], {"routing": "ANYCAST"}), (ALL[4][0], {"distance": -1}), (ALL[4][0], {"distance": 65}),
     (ALL[4][0], {"queue": 5}), (ALL[4][0], {"node_id": NODE.upper() + "x"}), (ALL[5][0], {"cluster_name": "orders"}),
     (ALL[4][0], {"volatile": "yes"}),

@@ -58,7 +58,7 @@ def test_declaration_is_complete(entry: catalogue.OptionEntry) -> None:
             assert entry.minimum <= entry.default <= entry.maximum
     if entry.table in (
         "address_settings", "addresses.anycast", "broadcast_groups", "discovery_groups", "cluster_connections",
-        "connection_routers", "grouping_handler",
+        "connection_routers", "grouping_handler", "scale_down",
     ):  # fmt: skip
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):

@@ -21,6 +21,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.base.histogram import Histogram
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.io import notify
 from mqbroker.io.listeners import open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
@@ -29,6 +30,7 @@ from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
+    DelayStop,
     DeleteSegment,
     Derive,
     Halt,
@@ -53,6 +55,7 @@ from tests.support.broker_process import NotifySocket, free_port
 from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, until
 
+EXTENDED = f"EXTEND_TIMEOUT_USEC={notify.EXTEND_US}"
 Runner = Callable[[Any], Any]
 
 
@@ -196,6 +199,82 @@ def test_the_second_signal_stops_at_once(run: Runner) -> None:
             assert await asyncio.wait_for(task, PATIENCE_S) == 1
             assert "hard-stop" in it.log
             assert it.core.of(Stop) == [Stop()]
+
+    run(scenario())
+
+
+LEAVES = {"scale_down": replace(defaults().scale_down, enabled=True)}
+
+
+class Leaver:
+    """A core whose messages go to another node before it stops: until `is_moved`, or it is asked once more."""
+
+    def __init__(self) -> None:
+        self.is_moved = False
+        self.asked = 0
+
+    def react(self, inputs: list[Input]) -> Batch:
+        self.asked += inputs.count(Stop())
+        if not self.asked:
+            return Batch()
+        return Batch(effects=[DelayStop(is_over=self.is_moved or self.asked > 1)])
+
+
+def test_a_stop_that_waits_lets_clients_in_and_asks_the_manager_for_time(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "EXTEND_EVERY_S", 0.02)
+
+    async def scenario() -> None:
+        leaver = Leaver()
+        async with running(ScriptedCore(leaver.react), LEAVES, stop_timeout_ms=100) as (it, task):
+            await until(lambda: "READY=1" in it.told.drain())
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(lambda: it.told.drain().count(EXTENDED) >= 3)
+            assert "STOPPING=1" in it.told.lines
+            await asyncio.sleep(0.3)
+            assert not task.done(), "its time to stop has not begun"
+            _, writer = await it.client()
+            await until(lambda: it.core.of(ConnectionAccepted))
+            writer.close()
+            leaver.is_moved = True
+            it.server.node.post(UsersChanged({}))
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
+            assert "not done after 100 ms" in it.log
+            count = it.told.drain().count(EXTENDED)
+            await asyncio.sleep(0.1)
+            assert it.told.drain().count(EXTENDED) == count
+
+    run(scenario())
+
+
+def test_the_second_signal_ends_a_stop_that_waits_and_the_third_one_stops_at_once(run: Runner) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedCore(Leaver().react), LEAVES) as (it, task):
+            await until(lambda: "READY=1" in it.told.drain())
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(lambda: EXTENDED in it.told.drain())
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(lambda: len(it.core.of(Stop)) == 2)
+            with pytest.raises(ConnectionRefusedError):
+                await it.client()
+            assert not task.done()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
+            assert "hard-stop" in it.log
+
+    run(scenario())
+
+
+def test_a_stop_that_an_administrator_asked_for_waits_too(run: Runner) -> None:
+    async def scenario() -> None:
+        leaver = Leaver()
+        leaver.asked = 1
+        async with running(ScriptedCore(leaver.react), LEAVES, stop_timeout_ms=100) as (it, task):
+            await until(lambda: EXTENDED in it.told.drain())
+            leaver.is_moved = True
+            it.server.node.post(UsersChanged({}))
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
 
     run(scenario())
 

@@ -59,7 +59,7 @@ def of_node(broker: Broker) -> HealthFacts:
     is_full = not memory.has_room and not memory.is_shut  # a full disk is another check's
     holds_back = is_full and not all(map(store.takes_when_full, store.addresses.values()))
     return {
-        "state": ACTIVE if broker.is_running else STOPPING,
+        "state": STOPPING if broker.is_to_stop else ACTIVE,
         "grants_credit": broker.may_grant,
         "has_room": memory.has_room or memory.is_shut,
         "holds_back": holds_back,

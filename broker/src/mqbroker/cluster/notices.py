@@ -73,6 +73,7 @@ class Member:
     grouping: str = ""  # the type of its grouping handler, where it has one
     clients: tuple[Connector, ...] = ()  # how clients reach it, where it says so
     heir: str = ""  # the id of the node that it leaves everything to, where it leaves
+    scale_down_group: str = ""  # of nodes that take each other's messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "clients", "heir", "deleted", "volatile")
+_LATER: Final = ("grouping", "clients", "heir", "scale_down_group", "deleted", "volatile")
 _CONNECTORS: Final = ("connectors", "clients")
 
 
@@ -222,6 +223,7 @@ def _member(row: dict[str, Any]) -> Member:
         text_of(row, "grouping", _GROUPING) if "grouping" in row else "",
         connectors_of(row, CONNECTORS_MAX, 0, "clients") if "clients" in row else (),
         text_of(row, "heir", NODE_ID) if "heir" in row else "",
+        text_of(row, "scale_down_group", NAME) if "scale_down_group" in row else "",
     )
 
 

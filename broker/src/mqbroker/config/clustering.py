@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
+from mqbroker.config import cluster_connections, group_kinds, grouping, patterns, scale_down
 from mqbroker.config.declaring import NodeName, OptionalPath, OptionTable, option
 from mqbroker.config.names import toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
@@ -172,6 +172,7 @@ def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFau
         yield from _places_twice(head, tables[head], unknown)
     yield from cluster_connections.faults(tables, unknown)
     yield from grouping.faults(raw, unknown)
+    yield from scale_down.faults(raw, unknown)
 
 
 def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:

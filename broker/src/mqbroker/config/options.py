@@ -32,6 +32,7 @@ from mqbroker.config.declaring import (
 )
 from mqbroker.config.grouping import GroupingHandlerTable
 from mqbroker.config.monitoring import MetricTable
+from mqbroker.config.scale_down import ScaleDownTable
 from mqbroker.config.slices import (
     AddressMatch,
     AddressSettings,
@@ -342,6 +343,7 @@ class BrokerFile(OptionTable):
     cluster_connections: list[connections.ClusterConnectionTable] = Field(default_factory=list, max_length=16)
     connection_routers: list[routing.ConnectionRouterTable] = Field(default_factory=list, max_length=64)
     grouping_handler: GroupingHandlerTable = Field(default_factory=GroupingHandlerTable)
+    scale_down: ScaleDownTable = Field(default_factory=ScaleDownTable)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 

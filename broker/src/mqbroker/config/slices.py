@@ -355,6 +355,18 @@ class GroupingHandlerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleDownOptions:
+    """Table `[scale-down]`."""
+
+    enabled: bool
+    group_name: str
+    connectors: tuple[str, ...]
+    discovery_group_ref: str
+    commit_interval: int  # messages
+    timeout: int  # ms
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`."""
 
@@ -381,6 +393,7 @@ class BrokerOptions:
     cluster_connections: tuple[ClusterConnectionOptions, ...]
     connection_routers: tuple[ConnectionRouterOptions, ...]
     grouping_handler: GroupingHandlerOptions
+    scale_down: ScaleDownOptions
     metrics: MetricOptions
 
 

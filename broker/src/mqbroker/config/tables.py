@@ -14,7 +14,7 @@ from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.names import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 
-TABLE_ORDER = ("node", "journal", "limits", "grouping_handler", "metrics")
+TABLE_ORDER = ("node", "journal", "limits", "grouping_handler", "scale_down", "metrics")
 REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "addresses", "diverts", "connectors",
     "broadcast_groups", "discovery_groups", "cluster_connections", "connection_routers",

@@ -1,4 +1,4 @@
-"""Speaks with the service manager: ready, status, stopping, watchdog, more time to start.
+"""Speaks with the service manager: ready, status, stopping, watchdog, more time to start and to stop.
 
 Owns the datagrams to `NOTIFY_SOCKET`. Invariant: without that variable every call does nothing, and a manager that
 does not listen never disturbs the broker. Source: sd_notify(3), sd_watchdog_enabled(3).
@@ -65,15 +65,41 @@ class Notifier:
             done.set()
             thread.join()
 
+    def extend(self) -> None:
+        """What is under way, a start or a stop, goes on for a while."""
+        self.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")
+
     def _ask_for_time(self, done: threading.Event) -> None:
         while True:
-            self.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")
+            self.extend()
             if done.wait(EXTEND_EVERY_S):
                 return
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
+
+
+class StopDelay:
+    """Asks for more time to stop again and again, from `start` to `stop`: messages go to another node first."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:
+        self._loop = loop
+        self._notifier = notifier
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        if self._timer is None:
+            self._notifier.stopping("stopping: messages go to another node")
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._notifier.extend()
+        self._timer = self._loop.call_later(EXTEND_EVERY_S, self._go_on)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class Watchdog:

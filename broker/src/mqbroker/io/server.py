@@ -33,7 +33,7 @@ from mqbroker.io.large_messages import LargeMessageFiles
 from mqbroker.io.listeners import Acceptor, ListeningPlace, open_listener
 from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
-from mqbroker.io.notify import Notifier, Watchdog
+from mqbroker.io.notify import Notifier, StopDelay, Watchdog
 from mqbroker.io.pool import DerivePool
 from mqbroker.io.probes import Probes
 from mqbroker.io.space_watch import SpaceWatch
@@ -42,6 +42,7 @@ from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
     Connect,
+    DelayStop,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -121,7 +122,9 @@ class Server:
         self._certificates = CertificateWatch(self._endings, self.node.post, log)
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
-        self._is_stopping = False
+        self._is_stopping = self._is_ending = False  # it was asked to, and only the end is left
+        self._delay = StopDelay(self._loop, notifier)
+        self._may_wait = options.scale_down.enabled  # as the core has it: no reload changes that
         self._reload: Reload | None = None
         self._keep: Keep = lambda files: None
 
@@ -176,20 +179,38 @@ class Server:
         self._space.stop()
         self._collector.stop()
         self._certificates.stop()
+        self._delay.stop()
         self._pool.close()
         self.large.close()
 
     def stop(self, why: str) -> None:
-        """Graceful the first time, hard the second time."""
-        if self._is_stopping:
+        """Graceful the first time, hard the second time; where messages go to another node first, without the rest of
+        them the second time, and hard the third time."""
+        if self._is_ending:
             self._hard_stop(f"{why} during the stop")
             return
-        self._is_stopping = True
         self._log.info("stopping", why=why)
+        self.node.post(Stop())
+        if self._is_stopping or not self._may_wait:
+            self._end()
+        self._is_stopping = True
+
+    def _delay_stop(self, effect: DelayStop) -> None:
+        """The core says whether the stop waits. Clients that come meanwhile are told where to go."""
+        if effect.is_over:
+            self._end()
+        elif not self._is_ending:
+            self._is_stopping = True
+            self._delay.start()
+
+    def _end(self) -> None:
+        if self._is_ending:
+            return
+        self._is_stopping = self._is_ending = True
+        self._delay.stop()
         self._notifier.stopping("stopping")
         for acceptor in self._acceptors:
             acceptor.stop()
-        self.node.post(Stop())
         timeout_ms = self._options.node.stop_timeout_ms
         self._loop.call_later(timeout_ms / 1000, self._hard_stop, f"not done after {timeout_ms} ms")
 
@@ -263,6 +284,7 @@ class Server:
             RelayRecord: self._discovery.relay,
             Probe: self._probes.probe,
             AdminReply: self._admin.reply,
+            DelayStop: self._delay_stop,
         }
 
     def _take_signals(self) -> None:

@@ -13,6 +13,11 @@ EXPECTED = {
     (NodeState.CORDONED, NodeEvent.UNCORDON): NodeState.RUNNING,
     (NodeState.RUNNING, NodeEvent.STOP): NodeState.DRAINING,
     (NodeState.CORDONED, NodeEvent.STOP): NodeState.DRAINING,
+    (NodeState.RUNNING, NodeEvent.LEAVE): NodeState.LEAVING,
+    (NodeState.LEAVING, NodeEvent.STOP): NodeState.BREAKING_OFF,
+    (NodeState.LEAVING, NodeEvent.LEFT): NodeState.DRAINING,
+    (NodeState.BREAKING_OFF, NodeEvent.STOP): NodeState.DRAINING,
+    (NodeState.BREAKING_OFF, NodeEvent.LEFT): NodeState.DRAINING,
     (NodeState.DRAINING, NodeEvent.ANSWERED): NodeState.STOPPING,
     (NodeState.STOPPING, NodeEvent.JOURNAL_ENDED): NodeState.STOPPED,
 }

@@ -105,6 +105,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.target = self.connection = ""
         self.since_ms = 0
         self.is_forced = self.is_ending = False
+        self.is_at_stop = False  # this process was to end then: the next one does not go on with it
         self.tallies: dict[str, QueueTally] = {}
         self.pending: dict[Queue, None] = {}
         self.changed: dict[str, QueueTally] = {}  # since the last append
@@ -115,10 +116,10 @@ class ScaleDown(MessageObserver, QueueObserver):
         """Whether this node is to leave, or was, and that is not over."""
         return bool(self.target)
 
-    def begin(self, connection: str, target: str, *, is_forced: bool) -> None:
+    def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
         """This node leaves, and that is its heir; on disk with this step's append."""
         LOOK.has_touched = True
-        self.target, self.connection, self.is_forced = target, connection, is_forced
+        self.target, self.connection, self.is_forced, self.is_at_stop = target, connection, is_forced, is_at_stop
         self.since_ms = self._store.at.wall_ms
         self._observes(self, True)
         self._say()
@@ -151,7 +152,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         journal.drop(NAME)
         self._observes(self, False)
         self.target = self.connection = ""
-        self.is_forced = self.is_ending = False
+        self.is_forced = self.is_ending = self.is_at_stop = False
         self.tallies, self.pending, self.changed = {}, {}, {}
         self.number_max = 0
 
@@ -159,6 +160,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         said = {
             "target": self.target, "connection": self.connection, "since_ms": self.since_ms,
             "is_forced": self.is_forced, "is_ending": self.is_ending,
+            "is_at_stop": self.is_at_stop,
         }  # fmt: skip
         self._store.journal.duplicates.add(NAME, NUMBER, as_json(said).encode(), NUMBER)
 
@@ -173,6 +175,7 @@ class ScaleDown(MessageObserver, QueueObserver):
             self.target, self.connection = str(said["target"]), str(said["connection"])
             self.since_ms = int(said["since_ms"])
             self.is_forced, self.is_ending = bool(said["is_forced"]), bool(said["is_ending"])
+            self.is_at_stop = bool(said.get("is_at_stop", False))  # earlier releases do not say it
         except (ValueError, KeyError, TypeError) as error:
             raise unreadable("where this node's messages go", str(error)) from error
         for name, ids in recovered.duplicates.items():

@@ -51,7 +51,7 @@ from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import DeleteSegment, Effect, Send
 from mqbroker.node.values.jobs import Jobs
-from mqbroker.node.values.node_states import RUNS, NodeState
+from mqbroker.node.values.node_states import CLOSED, RUNS, NodeState
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Attaching
@@ -358,9 +358,14 @@ class Broker(ClusterBroker):
         """Whether the node begins anything new; else it is on its way to its end."""
         return self.stopping.state in RUNS
 
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether it was asked to stop, also while its messages go to another node first."""
+        return self.stopping.state not in (NodeState.RUNNING, NodeState.CORDONED)
+
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says, but to nobody's node where this one lets no client in."""
-        if self.stopping.state is NodeState.CORDONED and peer.listener.kind != CLUSTER:
+        if self.stopping.state in CLOSED and peer.listener.kind != CLUSTER:
             return self.scaling_down.verdict(peer.listener)
         return super().route(peer, is_late=is_late)
 

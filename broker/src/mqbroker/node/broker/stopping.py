@@ -1,5 +1,8 @@
 """The end of a node in good order: what was taken in is answered, connections close, then the journal ends.
 
+Where messages go to another node first (`[scale-down]`), the node runs until that is over. Who asks for a stop again
+has it without the rest of them, and who asks once more has it at once.
+
 Invariant: nothing comes behind the journal's end, whatever the node was about to do. Else the next start took it for
 that of a crash, after which everything that consumers may have had counts as delivered once more.
 """
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.look import LOOK
-from mqbroker.node.values.effects import Halt
+from mqbroker.node.cluster.leaving_at_stop import ASKED, LeavingAtStop
+from mqbroker.node.values.effects import DelayStop, Halt
 from mqbroker.node.values.inputs import Stop
 from mqbroker.node.values.node_states import NODE_STATES, RUNS, NodeEvent, NodeState
 
@@ -21,18 +25,44 @@ if TYPE_CHECKING:
 class Stopping:
     """See the module's docstring. `state` is where the node stands."""
 
-    __slots__ = ("_broker", "state")
+    __slots__ = ("_broker", "_leaving", "state")
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
+        self._leaving: Final = LeavingAtStop(broker, self)
         self.state = NodeState.RUNNING
 
     def stop(self, _: Stop) -> None:
-        """First everything that was taken in is answered, then connections close, then the journal, then the node."""
+        """Messages may go to another node first (leaving_at_stop.py). Then everything that was taken in is answered,
+        then connections close, then the journal, then the node."""
+        heir = self._leaving.heir() if self.state is NodeState.RUNNING else None
+        LOOK.has_touched = True
+        if heir is not None:
+            self._move(NodeEvent.LEAVE)
+            self._leaving.begin(heir)
+            self._broker.effects.append(DelayStop(is_over=False))
+        elif self.state is NodeState.LEAVING:
+            self.stop_waiting(ASKED)
+        else:
+            self._end(NodeEvent.STOP)
+
+    def stop_waiting(self, why: str) -> None:
+        """Nothing more is to go to another node: what is here stays."""
+        self._move(NodeEvent.STOP)
+        self._leaving.break_off(why)
+
+    def left(self) -> None:
+        """What could go has gone, or that is broken off."""
+        if self.state in RUNS:
+            self._end(NodeEvent.LEFT)
+
+    def _end(self, event: NodeEvent) -> None:
         broker, before = self._broker, self.state
         LOOK.has_touched = True
-        self._move(NodeEvent.STOP)
+        self._move(event)
         if before in RUNS:
+            if broker.options.scale_down.enabled:
+                broker.effects.append(DelayStop(is_over=True))
             broker.discovery.stop()
             broker.cluster.stop()
             broker.routing.stop()
@@ -41,7 +71,8 @@ class Stopping:
 
     def cordon(self) -> None:
         """No client is let in from now on."""
-        self._move(NodeEvent.CORDON)
+        if self.state is NodeState.RUNNING:
+            self._move(NodeEvent.CORDON)
 
     def uncordon(self) -> None:
         """Clients are let in again."""

@@ -70,6 +70,7 @@ class ClusterConnection:
             self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
             Version(self.broker.epoch, 0, self.broker.term), self.broker.options.grouping_handler.type,
             () if for_clients is None else (for_clients,),
+            scale_down_group=self.broker.options.scale_down.group_name,
         )  # fmt: skip
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)

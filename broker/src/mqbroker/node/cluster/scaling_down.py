@@ -80,15 +80,17 @@ class ScalingDown:
         """A start: what was begun goes on."""
         record = self.record
         LOOK.has_touched = True
-        if record.is_on and not record.is_ending:
+        if record.is_at_stop and not record.is_ending:
+            self.call_off(is_forced=False)  # the process that was to end with it has ended before
+        elif record.is_on and not record.is_ending:
             self._doors.cordon()
             self._tell(record.target)
             self._begin_at(self._broker.at.monotonic_ns)
 
-    def begin(self, connection: str, target: str, *, is_forced: bool) -> None:
-        """This node leaves from now on."""
+    def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
+        """This node leaves from now on. `is_at_stop`: this process ends with it, and the next one serves."""
         broker = self._broker
-        self.record.begin(connection, target, is_forced=is_forced)
+        self.record.begin(connection, target, is_forced=is_forced, is_at_stop=is_at_stop)
         self._doors.cordon()
         self._tell(target)
         broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
@@ -112,22 +114,28 @@ class ScalingDown:
 
     def call_off(self, *, is_forced: bool) -> None:
         """What is here stays. `is_forced`: also what the other node may have without an answer."""
-        broker, record = self._broker, self.record
-        LOOK.has_touched = True
-        self.due_ns, self.is_moving = 0, False
-        self._let_go_on()
+        record = self.record
         if not record.is_ending:
-            record.call_off()
-            broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
-        for queue in self.queues():
-            broker.cluster.call_off(queue, is_forced=is_forced)
+            self._broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
+        self.finish(is_forced=is_forced)
+        self._let_go_on()
         self._tell("")
         self._doors.uncordon()
 
+    def finish(self, *, is_forced: bool = False) -> None:
+        """Nothing more goes: queues are served here again, and it is over, once the other node has answered."""
+        record = self.record
+        LOOK.has_touched = True
+        self.due_ns, self.is_moving = 0, False
+        if not record.is_ending:
+            record.call_off()
+        for queue in self.queues():
+            self._broker.cluster.call_off(queue, is_forced=is_forced)
+
     def _let_go_on(self) -> None:
         """Clients that were held back stay."""
-        leaving, self.leaving = self.leaving, {}
         LOOK.has_touched = True
+        leaving, self.leaving = self.leaving, {}
         self.cargo.todo.clear()
         for peer in leaving:
             if not peer.connection.is_dead:
@@ -159,6 +167,8 @@ class ScalingDown:
     @property
     def _why(self) -> str:
         member = self.member
+        if not self.record.is_on:
+            return f"node {self._broker.options.node.name} stops"
         name = self.record.target if member is None else member.name
         return f"node {self._broker.options.node.name} scales down: its queues go to node {name}"
 

@@ -181,6 +181,15 @@ class AdminReply:
 
 
 @frozen()
+class DelayStop:
+    """The stop that was asked for waits until what is here has gone to another node; `is_over`: it waits no more, or
+    never did. Nothing follows.
+    """
+
+    is_over: bool
+
+
+@frozen()
 class Halt:
     """The node is done (graceful stop finished): `io/` closes everything and ends the process with `code`."""
 
@@ -189,5 +198,6 @@ class Halt:
 
 Effect = (
     Send | CloseConnection | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge
-    | DeleteLarge | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply | Halt
+    | DeleteLarge | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply
+    | DelayStop | Halt
 )  # fmt: skip

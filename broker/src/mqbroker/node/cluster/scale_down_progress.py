@@ -1,0 +1,104 @@
+"""How far a node is that leaves: what stays here and why, and whether the receipt balances.
+
+Source: docs/adr/0027-scale-down.md, its table of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.core.cluster.drains import hindrance_of
+from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.node.cluster.cluster_broker import ClusterBroker
+
+SOON_MS: Final = 60_000  # messages that come due within this time are waited for
+NONE, MOVING, MOVED, ENDS, FAILED = "none", "moving", "moved", "ends", "failed"
+
+
+def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
+    """One of the five. `is_hindered`: something of this node would stay here."""
+    record, queues = broker.store.remotes.scale_down, broker.scaling_down.queues()
+    if not record.is_on:
+        return NONE
+    if record.is_ending:
+        return ENDS
+    is_begun = broker.scaling_down.is_moving and not record.pending and not any(broker.scaling_down.clients())
+    drains_of = broker.store.remotes.drains.progress
+    is_stuck = any(drains_of[queue.kind.name].why and has_anything(broker, queue) for queue in queues)
+    if is_stuck or (is_hindered and not record.is_forced):
+        return FAILED if is_begun and not any(queue.delivering_count for queue in queues) else MOVING
+    forwarding = (queue for queue in broker.store.remotes.queues.values() if queue.message_count)
+    is_empty = is_begun and not any(has_anything(broker, queue) for queue in queues)
+    is_whole = all(hindrance_of(queue.kind) or queue.kind.is_draining for queue in public_queues(broker))
+    return MOVED if is_empty and is_whole and (record.is_forced or not any(forwarding)) else MOVING
+
+
+def public_queues(broker: ClusterBroker) -> list[Queue]:
+    """By their names."""
+    queues = (queue for queue in broker.store.queues.values() if not queue.kind.is_internal)
+    return sorted(queues, key=lambda each: each.kind.name)
+
+
+def has_anything(broker: ClusterBroker, queue: Queue) -> bool:
+    """Whether something of it is to go, or without an answer that is on disk, or the other node was not asked."""
+    handed_over, record = queue.handed_over, broker.store.remotes.scale_down
+    is_under_way = handed_over is not None and handed_over.ids.count > 0
+    stays = _far_count(broker, queue) if record.is_forced else 0
+    has_to_say = broker.store.remotes.drains.has_to_say(queue)
+    return queue.message_count > stays or is_under_way or record.has_to_ask(queue) or has_to_say
+
+
+def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
+    """Empty where nothing of a queue would stay here."""
+    kind, count, remotes = queue.kind, queue.message_count, broker.store.remotes
+    if kind.is_draining:
+        progress = remotes.drains.progress[kind.name]
+        if kind.name in remotes.scale_down.tallies:
+            return progress.why if progress.why and has_anything(broker, queue) else _why_it_waits(broker, queue)
+        return f"drains to node {kind.forwards_to} already: call that off, or let it end"
+    if kind.routing == FORWARD:
+        why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
+        return why if count and not is_linked(broker, kind.connection, kind.forwards_to) else ""
+    what = hindrance_of(kind)
+    if not what:
+        return _why_it_waits(broker, queue)
+    if kind.name.startswith(TEMPORARY_PREFIX) and not kind.is_durable:
+        return ""
+    return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
+
+
+def _why_it_waits(broker: ClusterBroker, queue: Queue) -> str:
+    count = _far_count(broker, queue)
+    return f"{count} messages of it were delivered in vain, and go when their time has come" if count else ""
+
+
+def _far_count(broker: ClusterBroker, queue: Queue) -> int:
+    """Messages that come again so late that nobody waits for it; those that are new go with their time."""
+    soon_ms = broker.at.wall_ms + SOON_MS
+    far = (each for due_ms, _, each in queue.scheduled if due_ms > soon_ms and due_ms != each.run.deliver_at_ms)
+    return sum(segment.n for segment in far)
+
+
+def is_linked(broker: ClusterBroker, connection: str, node_id: str) -> bool:
+    """Whether a link of this cluster connection to the node stands."""
+    known = broker.cluster.connections.get(connection)
+    return known is not None and known.is_linked(node_id) is True
+
+
+def differences(broker: ClusterBroker) -> Iterator[str]:
+    """What of the receipt does not balance."""
+    record = broker.store.remotes.scale_down
+    for name, tally in sorted(record.tallies.items()):
+        queue = broker.store.queues.get(name)
+        left = 0 if queue is None else record.left_in(queue)
+        if tally.left != left:
+            yield f"queue {name!r} should have {tally.left} messages here, and has {left}"
+        if tally.arrived is None:
+            if tally.went.count:
+                yield f"queue {name!r}: the other node did not say what has arrived"
+        elif tally.arrived != tally.went:
+            yield f"queue {name!r}: {tally.went} went, and {tally.arrived} arrived"
