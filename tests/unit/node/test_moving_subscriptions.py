@@ -318,3 +318,40 @@ def test_nothing_goes_to_a_node_that_leaves_itself() -> None:
         error = c.replies[request].error
         assert error is not None
         assert "leaves itself" in str(error)
+
+
+def test_who_comes_too_early_is_refused_also_where_only_the_way_from_the_leaver_stands() -> None:
+    cluster, a, b = pair(confirmation_window_size=2_000)
+    left_behind(a)
+    published(a, 200)
+    begin(a, cluster)
+    cluster.wait(500)
+    b.is_disk_held = True
+    cluster.wait(1_100)
+    cluster.unreachable.add("a")
+    for pipe in cluster.between("a", "b"):
+        if pipe.ends[0][0] is b:
+            cluster.cut(pipe)
+    cluster.run()
+    assert min(waits(a), waits(b)) > 0
+    assert is_told(subscribe(b, credit=500)) == "amqp:resource-locked"
+    b.is_disk_held = False
+    moved(a, cluster)
+    assert subscribe(b, credit=500).bodies == bodies(200)
+
+
+def test_that_all_is_there_holds_no_longer_than_the_link_that_said_so() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    a.ask("drain-queue", queue="news.news", node="b")
+    cluster.run()
+    a.ask("drain-cancel", queue="news.news")
+    cluster.run()
+    cluster.wait(2_000)
+    b.ask("queue-delete", name="news.news")
+    cluster.run()
+    published(a, 100)
+    begin(a, cluster)
+    assert is_told(subscribe(b, credit=500)) == "amqp:resource-locked"
+    moved(a, cluster)
+    assert subscribe(b, credit=500).bodies == bodies(100)

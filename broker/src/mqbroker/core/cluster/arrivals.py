@@ -274,6 +274,14 @@ class Arrivals:
         """Sources that have a link, and are queues that drain to their namesakes here."""
         return [source for source in self._counted if source in self._links]
 
+    def has_link(self, source: str) -> bool:
+        """Whether this source has one."""
+        return source in self._links
+
+    def is_linked(self, node_id: str) -> bool:
+        """Whether a link of that node is there on which messages come."""
+        return any(source.startswith(node_id) for source in self._links)
+
     def _digest(self, source: str, first: int, count: int) -> None:
         LOOK.has_touched = True
         digest = self._digests[source] = self._digests.get(source, NO_IDS).plus(first, count)

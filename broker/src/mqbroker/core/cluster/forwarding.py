@@ -134,7 +134,8 @@ class Remotes:
         that is linked and has not handed it over: whoever subscribed here now would not have what waits there."""
         for node_id, heir in self.leaving.items():
             remote = self.by_name.get(cluster_name_of(name, node_id))
-            is_there = remote is not None and remote.binding.is_connected and remote.binding.routing == MULTICAST
+            is_linked = remote is not None and (remote.binding.is_connected or self._store.arrivals.is_linked(node_id))
+            is_there = remote is not None and is_linked and remote.binding.routing == MULTICAST
             if is_there and heir == self._store.node_id and cluster_name_of(name, node_id) not in self.wholly_here:
                 why = f"subscription {name!r} is not here yet: node {node_id} hands it over; try again"
                 raise Refused(LOCKED, why)

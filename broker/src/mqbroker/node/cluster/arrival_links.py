@@ -17,7 +17,7 @@ from mqbroker.core.cluster.arrivals import Arrival
 from mqbroker.core.cluster.drains import other_terms
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS as DUPLICATE_IDS
 from mqbroker.core.cluster.duplicate_cargo import unpacked
-from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, cluster_name_of
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.store.store import Store
@@ -72,7 +72,10 @@ class ArrivalEnd(ReceivingEnd):
         if self.arrival.meter is not None:
             self.arrival.meter.waiting.pop(event.link, None)
         is_for_good = self._closes_for_good and event.is_orderly and event.link.is_closed and event.error is None
-        self._store.arrivals.detached(self.arrival.source, is_for_good=is_for_good)
+        arrival, arrivals = self.arrival, self._store.arrivals
+        arrivals.detached(arrival.source, is_for_good=is_for_good)
+        if arrival.is_counted and not arrivals.has_link(arrival.source):  # what it said of it holds no longer than it
+            self._store.remotes.moves_here(arrival.names[0], arrival.source[:NODE_ID_SIZE], has_come=False)
 
     @property
     def meter(self) -> Meter | None:
