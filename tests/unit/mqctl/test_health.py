@@ -112,6 +112,8 @@ def test_watching_ends_with_what_was_seen_last(tmp_path: Path) -> None:
     [
         ({}, []),
         ({"state": "stopping", "grants_credit": False}, ["running"]),
+        ({"state": "cordoned"}, []),
+        ({"state": "cordoned", "grants_credit": False}, ["disk-space"]),
         ({"grants_credit": False}, ["disk-space"]),
         ({"grants_credit": False, "holds_back": True}, ["memory"]),
         ({"has_rival": True, "has_yielded": True}, ["node-id"]),
@@ -127,6 +129,12 @@ def test_a_node_that_yielded_says_why_and_one_of_an_older_release_that_it_has() 
     assert health.of_facts(yielded | {"yielded_why": DEPOSED}) == [("node-id", DEPOSED)]
     ((_, why),) = health.of_facts(yielded)
     assert why == "another broker with this node id goes on: no links to the cluster"
+
+
+def test_that_a_node_is_cordoned_is_a_warning_beside_others() -> None:
+    (cordoned,) = health.warnings_of(GOOD | {"state": "cordoned"})
+    assert "mqctl undrain" in cordoned
+    assert len(health.warnings_of(GOOD | {"state": "cordoned", "has_rival": True})) == 2
 
 
 def test_a_rival_that_yields_is_a_warning_of_a_healthy_node() -> None:

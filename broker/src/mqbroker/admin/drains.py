@@ -21,8 +21,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     """`drain-queue`: what is in it, and what comes, goes to the queue of its name at a node, named or by its id."""
     queue = queue_named(broker, request, "queue")
     connection, node_id = linked(broker, request)
-    if heir := heir_of(connection, node_id):
-        raise Refused(REFUSED, f"{request.operation}: node {node_id} leaves itself, to node {heir}")
+    if why := why_it_takes_nothing(connection, node_id):
+        raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}")
     lock(broker, queue, node_id)
     # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
     broker.store.decisions.wait_for_earlier(_begin_now, broker, request, queue, connection.options.name, node_id)
@@ -84,10 +84,12 @@ def linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, st
     raise Refused(REFUSED, f"{request.operation}: no link to node {wanted} stands")
 
 
-def heir_of(connection: ClusterConnection, node_id: str) -> str:
-    """To which node that one leaves, empty: it stays."""
+def why_it_takes_nothing(connection: ClusterConnection, node_id: str) -> str:
+    """Empty where that node stays, and takes what others have."""
     member = connection.topology.get(node_id)
-    return "" if member is None else member.heir
+    if member is None or not member.heir:
+        return ""
+    return "is cordoned" if member.heir == node_id else f"leaves itself, to node {member.heir}"
 
 
 def row_of(broker: Broker, queue: Queue) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from typing import Any
 from mqbroker.cluster.node_id_conflict import NEW_ID, REMEDY
 from mqbroker.config.slices import JournalOptions
 from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.node_states import NodeState
 
-ACTIVE, STOPPING = "active", "stopping"
+ACTIVE, CORDONED, STOPPING = "active", "cordoned", "stopping"
+WHY_NO_CLIENTS = {CORDONED: "the broker is cordoned: it lets no client in", STOPPING: "the broker stops"}
 JOURNAL_FILES_FREE_MIN = 2  # the next one is made while the current one fills
 
 HealthFacts = dict[str, Any]
@@ -53,13 +55,20 @@ class HealthVerdict:
     facts: HealthFacts = field(default_factory=dict)
 
 
+def state_of(broker: Broker) -> str:
+    """Whether it serves clients, lets none in, or is on its way to its end."""
+    if broker.is_to_stop:
+        return STOPPING
+    return CORDONED if broker.stopping.state is NodeState.CORDONED else ACTIVE
+
+
 def of_node(broker: Broker) -> HealthFacts:
     """What the node itself knows; cheap, however many queues there are."""
     store, memory = broker.store, broker.store.memory
     is_full = not memory.has_room and not memory.is_shut  # a full disk is another check's
     holds_back = is_full and not all(map(store.takes_when_full, store.addresses.values()))
     return {
-        "state": STOPPING if broker.is_to_stop else ACTIVE,
+        "state": state_of(broker),
         "grants_credit": broker.may_grant,
         "has_room": memory.has_room or memory.is_shut,
         "holds_back": holds_back,
@@ -142,7 +151,7 @@ CHECKS: dict[str, Callable[[HealthFacts, Surroundings], HealthVerdict]] = {
 def readiness(node: HealthFacts | None, is_disk_alive: bool) -> HealthVerdict:
     """Whether clients should be sent here. `node` is None when it does not answer any more."""
     if node is None or node["state"] != ACTIVE:
-        return HealthVerdict(False, "the broker stops")
+        return HealthVerdict(False, WHY_NO_CLIENTS[STOPPING if node is None else node["state"]])
     if node["has_yielded"]:
         return HealthVerdict(False, node["yielded_why"])
     if not is_disk_alive:

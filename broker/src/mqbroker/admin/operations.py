@@ -15,6 +15,7 @@ from mqbroker.admin import (
     browsing,
     configuration,
     connections,
+    cordon,
     discovery,
     drains,
     events,
@@ -121,6 +122,8 @@ ROWS = (
               (needed("node"), flag("dry_run"), FORCE), CHANGES),
     Operation("scale-down-show", scale_down.show, "state, left, moved, hindrances, queues, receipt"),
     Operation("scale-down-cancel", scale_down.cancel, "as of scale-down-show", (FORCE,), CHANGES),
+    Operation("cordon", cordon.begin, "as of scale-down-show", effect=CHANGES),
+    Operation("uncordon", cordon.end, "as of scale-down-show", effect=CHANGES),
     Operation("groups", groups.show, "type, arbiter, groups, is_whole",
               (text("queue"), number("limit", groups.ROWS_MAX, (1, PINS_MAX)))),
 )  # fmt: skip

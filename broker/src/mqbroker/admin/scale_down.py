@@ -24,6 +24,7 @@ from mqbroker.node.values.inputs import AdminRequest
 REFUSED: Final = "amqp:precondition-failed"
 NODE_ID_SIZE: Final = 36  # with which the name of a source begins
 NAMED_MAX: Final = 10  # hindrances that a refusal names
+CORDONED: Final = "cordoned"  # a state beside those of a scale-down: nothing moves (cordon.py)
 
 Hindrance = dict[str, str]
 
@@ -47,14 +48,14 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         raise Refused(REFUSED, f"{request.operation}: {_named(found)}; with force these stay here")
     if not record.is_on:
         broker.scaling_down.begin(connection.options.name, node_id, is_forced=request.arguments["force"])
-        broker.store.decisions.wait(_show, broker, request.id)
+        broker.store.decisions.wait(show_to, broker, request.id)
     else:
-        broker.store.decisions.wait_for_earlier(_show, broker, request.id)
+        broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`scale-down-show`: how far it is, what hinders, and the receipt; rate is messages in a second."""
-    _show(broker, request.id)
+    show_to(broker, request.id)
 
 
 def cancel(broker: Broker, request: AdminRequest) -> None:
@@ -64,7 +65,7 @@ def cancel(broker: Broker, request: AdminRequest) -> None:
         raise Refused(REFUSED, f"{request.operation}: this node does not scale down")
     decisions, was_ending = broker.store.decisions, broker.store.remotes.scale_down.is_ending
     broker.scaling_down.call_off(is_forced=request.arguments["force"])
-    (decisions.wait_for_earlier if was_ending else decisions.wait)(_show, broker, request.id)
+    (decisions.wait_for_earlier if was_ending else decisions.wait)(show_to, broker, request.id)
 
 
 # -- what hinders ------------------------------------------------------------------------------------------------------
@@ -75,16 +76,20 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
     bridge = None if connection is None else connection.bridges.get(node_id)
     if bridge is None or bridge.state is not BridgeState.UP:
         yield _hindrance("node", node_id, "no link to it stands")
-    elif not broker.store.remotes.scale_down.is_on and (heir := drains.heir_of(bridge.of, node_id)):
-        yield _hindrance("node", node_id, f"leaves itself, to node {heir}")
+    elif not broker.store.remotes.scale_down.is_on and (why := drains.why_it_takes_nothing(bridge.of, node_id)):
+        yield _hindrance("node", node_id, why)
     if broker.options.grouping_handler.type == "LOCAL":
         yield _hindrance("grouping-handler", broker.options.node.name, "is the one that decides who owns groups")
-    sources = [] if broker.store.remotes.scale_down.is_on else broker.store.arrivals.drained_here()
-    for node in dict.fromkeys(source[:NODE_ID_SIZE] for source in sources):
+    for node in [] if broker.store.remotes.scale_down.is_on else nodes_that_drain_here(broker):
         yield _hindrance("node", node, "has queues that drain to this one: wait until it has left, or call that off")
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := why_it_stays(broker, queue):
             yield _hindrance("queue", queue.kind.name, why)
+
+
+def nodes_that_drain_here(broker: Broker) -> list[str]:
+    """Their ids."""
+    return list(dict.fromkeys(source[:NODE_ID_SIZE] for source in broker.store.arrivals.drained_here()))
 
 
 def _hindrance(kind: str, name: str, why: str) -> Hindrance:
@@ -115,18 +120,16 @@ def _where(queue: Queue) -> dict[str, str]:
     return {"address": queue.kind.address, "routing_type": queue.kind.routing}
 
 
-def _show(broker: Broker, request_id: int) -> None:
+def show_to(broker: Broker, request_id: int) -> None:
+    """Answer with how far it is."""
     broker.reply(request_id, _shown(broker))
 
 
 def _shown(broker: Broker) -> dict[str, Any]:
     record, scaling = broker.store.remotes.scale_down, broker.scaling_down
-    clients = sum(1 for _ in scaling.clients())
+    clients = sum(1 for _ in broker.departing.clients())
     if not record.is_on:
-        return {
-            "state": NONE, "node_id": None, "node": None, "since": None, "left": 0, "moved": 0, "rate": 0.0,
-            "connections": clients, "hindrances": [], "queues": [], "receipt": None,
-        }  # fmt: skip
+        return _shown_where_nothing_moves(broker, clients)
     member, queues = scaling.member, scaling.queues()
     found = list(hindrances(broker, broker.cluster.connections.get(record.connection), record.target))
     left = sum(queue.message_count for queue in broker.store.queues.values())
@@ -135,12 +138,27 @@ def _shown(broker: Broker) -> dict[str, Any]:
     return {
         "state": state_of(broker, is_hindered=bool(found)), "node_id": record.target,
         "node": None if member is None else member.name,
-        "since": datetime.fromtimestamp(record.since_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+        "since": _time_of(record.since_ms),
         "left": left, "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1),
         "connections": clients, "hindrances": found,
         "queues": [drains.row_of(broker, queue) | _where(queue) for queue in sorted(queues, key=_name)],
         "receipt": _receipt(broker),
     }  # fmt: skip
+
+
+def _shown_where_nothing_moves(broker: Broker, clients: int) -> dict[str, Any]:
+    """Of a node that is cordoned, what it keeps is `left`."""
+    cordon = broker.store.remotes.cordon
+    kept = sum(queue.message_count for queue in broker.store.queues.values()) if cordon.is_on else 0
+    return {
+        "state": CORDONED if cordon.is_on else NONE, "node_id": None, "node": None,
+        "since": _time_of(cordon.since_ms) if cordon.is_on else None, "left": kept, "moved": 0, "rate": 0.0,
+        "connections": clients, "hindrances": [], "queues": [], "receipt": None,
+    }  # fmt: skip
+
+
+def _time_of(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _name(queue: Queue) -> str:

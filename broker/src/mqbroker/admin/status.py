@@ -23,7 +23,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "node_id": broker.node_id,
             "version": __version__,
             "native": IS_NATIVE,
-            "state": "stopping" if broker.is_to_stop else "active",
+            "state": health.state_of(broker),
             "uptime_ms": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) // NS_PER_MS,
             "connections": len(broker.peers),
             "queues": len(store.queues),

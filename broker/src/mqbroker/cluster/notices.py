@@ -72,7 +72,7 @@ class Member:
     version: Version
     grouping: str = ""  # the type of its grouping handler, where it has one
     clients: tuple[Connector, ...] = ()  # how clients reach it, where it says so
-    heir: str = ""  # the id of the node that it leaves everything to, where it leaves
+    heir: str = ""  # the id of the node that it leaves everything to, where it leaves; its own: it is cordoned
     scale_down_group: str = ""  # of nodes that take each other's messages
 
 

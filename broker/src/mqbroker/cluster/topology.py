@@ -128,7 +128,7 @@ class Topology:
         return self.own
 
     def leaves_to(self, heir: str) -> Member:
-        """This node is about to leave, and that one gets all that it has; empty: it stays."""
+        """This node is about to leave, and that one gets all that it has; empty: it stays; itself: it is cordoned."""
         LOOK.has_touched = True
         self.own = replace(self.own, heir=heir)
         return self.again()

@@ -163,7 +163,8 @@ class Endpoints:
 
     async def _primary(self, head: Head) -> Response:
         node = await self._node_or_none()
-        is_active = node is not None and node["state"] == health.ACTIVE
+        state = health.STOPPING if node is None else node["state"]
+        is_active = state != health.STOPPING  # one that is cordoned has its messages as before
         return _plain(HealthVerdict(is_active, "this node is active" if is_active else "the broker stops"))
 
     async def _backup(self, head: Head) -> Response:

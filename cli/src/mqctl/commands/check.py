@@ -100,7 +100,8 @@ def _ask(world: World, node: Node, timeout_s: int) -> tuple[dict[str, Any], list
 def node_findings(node: Node, status: dict[str, Any], options: Options) -> Iterator[Finding]:
     """What is wrong with one node."""
     if status["state"] != "active":
-        yield Finding(CRITICAL, f"{node.name} is {status['state']}")
+        is_wanted = status["state"] == "cordoned"  # as somebody asked for it, and may have forgotten
+        yield Finding(WARNING if is_wanted else CRITICAL, f"{node.name} is {status['state']}")
     percent = 100 * status["held_bytes"] // max(status["global_max_size_bytes"], 1)
     is_critical = percent >= options.memory_critical
     if is_critical or percent >= options.memory_warning:

@@ -31,6 +31,7 @@ COLUMNS = (
 # Asked of the node by HTTP, on its host. What it says of itself over the admin socket it says without that too.
 CHECKS = ("disk-space", "journal", "listeners", "memory", "node-id")
 CANARY_S = 5.0
+CORDONED = "cordoned"  # what such a node says of its state
 NodePlaces = Mapping[tuple[str, str], tuple[str, int]]
 
 
@@ -131,7 +132,7 @@ def look(world: World, node: Node, place: tuple[str, int] | None, options: Optio
 def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is wrong by what the node says of itself."""
     failing = []
-    if facts.get("state") != "active":
+    if facts.get("state") not in ("active", CORDONED):
         failing.append(("running", f"the broker is {facts.get('state')}"))
     elif facts.get("grants_credit") is False and not facts.get("holds_back"):
         failing.append(("disk-space", "publishers get no credit: the disk is full, or takes no writes"))
@@ -146,9 +147,12 @@ def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def warnings_of(facts: Mapping[str, Any]) -> list[str]:
     """What somebody should look at, though the node is well."""
+    warnings = []
+    if facts.get("state") == CORDONED:
+        warnings.append("warning: it is cordoned: it lets no client in (mqctl undrain)")
     if facts.get("has_rival") and not facts.get("has_yielded"):
-        return ["warning: another broker, which yields, runs with this node id"]
-    return []
+        warnings.append("warning: another broker, which yields, runs with this node id")
+    return warnings
 
 
 def _served(world: World, node: Node, place: tuple[str, int], answer_s: int) -> list[tuple[str, str]]:

@@ -289,6 +289,20 @@ def test_a_member_that_is_there_and_takes_no_clients_is_no_target_until_it_does(
     assert outcome(a) == "amqp:connection:forced"
 
 
+def test_a_member_that_is_cordoned_is_no_target_until_it_takes_clients_again() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b", "c"], policy="ROUND_ROBIN")
+    b, _ = member(cluster, "b", ["a"]), member(cluster, "c", ["a"])
+    cluster.wait(1000)
+    assert {outcome(a) for _ in range(2)} == {"b.clients", "c.clients"}
+    b.admin("cordon")
+    cluster.run()
+    assert {outcome(a) for _ in range(2)} == {"c.clients"}
+    b.admin("uncordon")
+    cluster.wait(1000)
+    assert {outcome(a) for _ in range(2)} == {"b.clients", "c.clients"}
+
+
 def test_a_member_that_is_forgotten_is_no_target_any_more_and_waits_count_members() -> None:
     cluster = ClusterStage()
     a = member(cluster, "a", ["b", "c"], **{"quorum-size": 2, "local-target-enabled": True, "policy": "FIRST_ELEMENT"})

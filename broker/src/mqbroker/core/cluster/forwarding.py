@@ -16,6 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
+from mqbroker.core.cluster.cordon import Cordon
 from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, RemoteBinding, cluster_name_of
@@ -69,9 +70,10 @@ class Remotes:
         self.marks = Marks()
         self.drains = Drains(store)
         self.scale_down = ScaleDown(store, self._observe)
+        self.cordon = Cordon(store)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self.given_up: dict[str, None] = {}  # nodes beyond a neighbour that do not come back, while something waits
-        self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has
+        self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has; itself: it is cordoned
         self.wholly_here: dict[
             str, None
         ] = {}  # queues of nodes that leave of which all is here, by their names in the cluster

@@ -1,7 +1,8 @@
 """Where clients of this node may go when it is gone: what they are told, and which of them hear of changes.
 
-Owns the sorted places of the other members, made anew when members change, and the links to `mq:topology`. Nothing is
-queued for these: each compares what it has told with what is so now. Invariant: a step tells a link once at most.
+Owns the sorted places of the other members that take clients, made anew when members change, and the links to
+`mq:topology`. Nothing is queued for these: each compares what it has told with what is so now. Invariant: a step tells
+a link once at most.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class FailoverList:
             return
         LOOK.has_touched = True
         self._is_stale = False
-        told = [to for member in self._others() for to in member.clients[:1]]
+        told = [to for member in self._others() if not member.heir for to in member.clients[:1]]
         for has_tls, scheme in ((False, "amqp"), (True, "amqps")):
             there = [RedirectPlace(to.host, to.port) for to in told if to.scheme == scheme]
             places = tuple(sorted(dict.fromkeys(there)))

@@ -40,12 +40,14 @@ from mqbroker.node.broker.termini import Termini
 from mqbroker.node.cluster.canary import Canaries
 from mqbroker.node.cluster.cluster import Cluster
 from mqbroker.node.cluster.cluster_broker import ClusterBroker
+from mqbroker.node.cluster.cordoning import Cordoning
+from mqbroker.node.cluster.departing import CLUSTER, DepartingClients
 from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
-from mqbroker.node.cluster.scaling_down import CLUSTER, ScalingDown
+from mqbroker.node.cluster.scaling_down import ScalingDown
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.batch import Batch
@@ -113,7 +115,9 @@ class Broker(ClusterBroker):
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
         self.termini, self.stopping = Termini(self), Stopping(self)
-        self.scaling_down = ScalingDown(self, self.stopping, partial(eviction.lock, self))
+        self.departing = DepartingClients(self)
+        self.cordoning = Cordoning(self, self.stopping, self.departing, self.cluster.connections.values)
+        self.scaling_down = ScalingDown(self, self.stopping, self.departing, partial(eviction.lock, self))
         self.chores = Chores(self, [self.store.overdue, self.store.remains, self.reloads, self.scaling_down])
         self._several_until_ns = 0  # so long several queues count as having messages
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
@@ -130,6 +134,7 @@ class Broker(ClusterBroker):
         self._handlers = self._handlers_of_inputs()
         list(deploy(self, options, []))  # all pieces of it
         self.cluster.start(recovered)
+        self.cordoning.restored()
         self.scaling_down.restored()
         self.canaries.start()
 
@@ -366,7 +371,8 @@ class Broker(ClusterBroker):
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says, but to nobody's node where this one lets no client in."""
         if self.stopping.state in CLOSED and peer.listener.kind != CLUSTER:
-            return self.scaling_down.verdict(peer.listener)
+            who_cordons = self.cordoning if self.cordoning.record.is_on else self.scaling_down
+            return who_cordons.verdict(peer)
         return super().route(peer, is_late=is_late)
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:

@@ -70,7 +70,7 @@ class Stopping:
             broker.large.when_finished(lambda: broker.store.decisions.wait_for_earlier(self._close_all))
 
     def cordon(self) -> None:
-        """No client is let in from now on."""
+        """No client is let in from now on; of a scale-down as of a cordon, one of which may take the other's place."""
         if self.state is NodeState.RUNNING:
             self._move(NodeEvent.CORDON)
 

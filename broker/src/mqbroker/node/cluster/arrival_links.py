@@ -215,7 +215,9 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
 
 
 def _check_stays(store: Store) -> None:
-    """Raises Refused where this node leaves itself: what came now would have to go on."""
+    """Raises Refused where this node is cordoned: it takes nothing new, or that would have to go on."""
+    if store.remotes.cordon.is_on:
+        raise Refused("amqp:precondition-failed", "this node is cordoned: it takes no queues of others")
     leaves = store.remotes.scale_down
     if leaves.is_on and not leaves.is_ending:
         raise Refused("amqp:precondition-failed", f"this node scales down itself, to node {leaves.target}")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.cluster.canary import Canaries
     from mqbroker.node.cluster.cluster import Cluster
+    from mqbroker.node.cluster.cordoning import Cordoning
+    from mqbroker.node.cluster.departing import DepartingClients
     from mqbroker.node.cluster.discovery import Discovery
     from mqbroker.node.cluster.grouping import GroupingHandler
     from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
@@ -32,6 +34,8 @@ class ClusterBroker(AcceptingBroker):
     canaries: Canaries
     grouping: GroupingHandler | None
     scaling_down: ScalingDown
+    cordoning: Cordoning
+    departing: DepartingClients
 
     @property
     def has_rival(self) -> bool:
@@ -40,7 +44,7 @@ class ClusterBroker(AcceptingBroker):
 
     def holds_back(self, peer: Peer) -> bool:
         """Whether it waits for a router, or is about to be sent to another node."""
-        return self.routing.is_waiting(peer) or peer in self.scaling_down.leaving
+        return self.routing.is_waiting(peer) or peer in self.departing.held
 
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says."""

@@ -387,7 +387,7 @@ class ClusterConnection:
             self.add(binding)
 
     def leaves_to(self, heir: str) -> None:
-        """This node leaves everything to that one, empty: it stays. All others are told."""
+        """This node leaves everything to that one, empty: it stays, itself: it is cordoned. All others are told."""
         self.announcer.member_changed(self.topology.leaves_to(heir))
 
     # -- GroupingConnection --------------------------------------------------------------------------------------------

@@ -175,7 +175,9 @@ class ConnectionRouting:
 
     def _members(self, connection: str) -> Targets:
         def targets() -> list[RoutingTarget]:
-            reached = [(member.node_id, member.clients[0]) for member in self._others(connection) if member.clients]
+            # Those that are cordoned would send clients on, maybe to where they came from.
+            takers = (member for member in self._others(connection) if member.clients and not member.heir)
+            reached = [(member.node_id, member.clients[0]) for member in takers]
             return [RoutingTarget(node_id, to.host, to.port) for node_id, to in reached]
 
         return targets

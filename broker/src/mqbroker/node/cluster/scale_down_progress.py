@@ -26,7 +26,7 @@ def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
         return NONE
     if record.is_ending:
         return ENDS
-    is_begun = broker.scaling_down.is_moving and not record.pending and not any(broker.scaling_down.clients())
+    is_begun = broker.scaling_down.is_moving and not record.pending and not any(broker.departing.clients())
     drains_of = broker.store.remotes.drains.progress
     is_stuck = any(drains_of[queue.kind.name].why and has_anything(broker, queue) for queue in queues)
     if is_stuck or (is_hindered and not record.is_forced):

@@ -8,12 +8,10 @@ docs/adr/0027-scale-down.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
-from mqbroker.amqp.redirect import CONNECTION_REDIRECT, RedirectPlace, redirect_info
-from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -25,48 +23,41 @@ from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.cluster.departing import (
+    GRACE_NS,
+    LOOK_AGAIN_NS,
+    TRANSACTIONS_NS,
+    DepartingClients,
+    Doors,
+    place_at,
+)
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
     from mqbroker.cluster.notices import Member
-    from mqbroker.config.slices import ListenerOptions
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
-GRACE_NS: Final = 1_000 * NS_PER_MS
-TRANSACTIONS_NS: Final = 10_000 * NS_PER_MS
-LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
 CARGO_NS: Final = 5_000 * NS_PER_MS
 CARGO_LOOK_NS: Final = 20 * NS_PER_MS
 CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
-CLUSTER: Final = "cluster"
-
-
-class Doors(Protocol):
-    """What lets clients in."""
-
-    def cordon(self) -> None:
-        """None is let in from now on."""
-
-    def uncordon(self) -> None:
-        """They are again."""
 
 
 class ScalingDown:
     """See the module's docstring. It is a chore, and has a deadline."""
 
-    def __init__(self, broker: ClusterBroker, doors: Doors, lock: Callable[[Queue, str], None]) -> None:
+    def __init__(
+        self, broker: ClusterBroker, doors: Doors, departing: DepartingClients, lock: Callable[[Queue, str], None]
+    ) -> None:
         """`lock`: nobody consumes from a queue that is to drain to a node; what they had is in it again."""
         self._broker: Final = broker
         self._doors: Final = doors
+        self._departing: Final = departing
         self._lock: Final = lock
         self.due_ns = 0
         self.scheduled_ns = 0
         self._closing_ns = 0  # clients' connections are closed from then on
         self._patience_ns = 0  # so long they are held back for the heir to know what it has to
         self.is_moving = False  # queues may begin to drain
-        self.leaving: dict[
-            AcceptedPeer, None
-        ] = {}  # connections of clients that are about to be closed, and are not read
         self.cargo: Final = DuplicateCargo(broker.store, broker.store.duplicates)
 
     @property
@@ -90,6 +81,7 @@ class ScalingDown:
     def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
         """This node leaves from now on. `is_at_stop`: this process ends with it, and the next one serves."""
         broker = self._broker
+        broker.cordoning.give_way()
         self.record.begin(connection, target, is_forced=is_forced, is_at_stop=is_at_stop)
         self._doors.cordon()
         self._tell(target)
@@ -118,7 +110,9 @@ class ScalingDown:
         if not record.is_ending:
             self._broker.notice(Level.INFO, "scale-down-called-off", node_id=record.target)
         self.finish(is_forced=is_forced)
-        self._let_go_on()
+        LOOK.has_touched = True
+        self.cargo.todo.clear()
+        self._departing.let_go_on()
         self._tell("")
         self._doors.uncordon()
 
@@ -132,16 +126,6 @@ class ScalingDown:
         for queue in self.queues():
             self._broker.cluster.call_off(queue, is_forced=is_forced)
 
-    def _let_go_on(self) -> None:
-        """Clients that were held back stay."""
-        LOOK.has_touched = True
-        leaving, self.leaving = self.leaving, {}
-        self.cargo.todo.clear()
-        for peer in leaving:
-            if not peer.connection.is_dead:
-                peer.go_on()
-                peer.pause_if_needed()
-
     def queues(self) -> list[Queue]:
         """Those that drain for its sake."""
         record = self.record
@@ -150,17 +134,9 @@ class ScalingDown:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def clients(self) -> Iterator[AcceptedPeer]:
-        """Connections of clients that are open."""
-        for peer in list(self._broker.peers.values()):
-            if not isinstance(peer, AcceptedPeer) or peer.listener.kind == CLUSTER:
-                continue
-            if not peer.connection.is_dead and peer.connection.state is ConnectionState.OPENED:
-                yield peer
-
-    def verdict(self, listener: ListenerOptions) -> RoutingVerdict:
+    def verdict(self, peer: AcceptedPeer) -> RoutingVerdict:
         """Where a client belongs that opens a connection."""
-        place = self._place(listener)
+        place = self._place_of(peer)
         target = None if place is None else RoutingTarget(self.record.target, place.host, place.port)
         return RoutingVerdict(target, self._why)
 
@@ -178,38 +154,8 @@ class ScalingDown:
         connection = self._broker.cluster.connections.get(self.record.connection)
         return None if connection is None else connection.topology.get(self.record.target)
 
-    def _place(self, listener: ListenerOptions) -> Connector | None:
-        """How clients of such a listener reach the heir."""
-        member, scheme = self.member, "amqps" if listener.has_tls else "amqp"
-        told = () if member is None else member.clients
-        return next((each for each in told if each.scheme == scheme), None)
-
-    def _hold_back(self, *, is_last: bool) -> None:
-        """Clients are read no more: what they send from now on is the heir's. `is_last`: those with open transactions,
-        too, which are rolled back."""
-        broker = self._broker
-        for peer in self.clients():
-            open_count = peer.transactions.open_count
-            if open_count and not is_last:
-                continue
-            if open_count:
-                broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
-                              count=open_count, why="this node scales down")  # fmt: skip
-            LOOK.has_touched = True
-            self.leaving[peer] = None
-            peer.connection.is_held = True
-            peer.pause_if_needed()
-
-    def _close_clients(self) -> None:
-        leaving, self.leaving = self.leaving, {}
-        LOOK.has_touched = True
-        for peer in leaving:
-            place = self._place(peer.listener)
-            if place is None:
-                peer.close("amqp:connection:forced", self._why)
-            else:
-                info = redirect_info(RedirectPlace(place.host, place.port))
-                peer.close(CONNECTION_REDIRECT, self._why, info)
+    def _place_of(self, peer: AcceptedPeer) -> Connector | None:
+        return place_at(self.member, peer.listener)
 
     # -- what comes by time, and by turns ------------------------------------------------------------------------------
 
@@ -224,13 +170,13 @@ class ScalingDown:
         if not record.is_on or record.is_ending or not broker.is_running:
             return
         is_time = now_ns >= self._closing_ns
-        if is_time and not self.leaving:
-            self._hold_back(is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
+        if is_time and not self._departing.held:
+            self._departing.hold_back("this node scales down", is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
             self._patience_ns = now_ns + CARGO_NS
         self.cargo.look()
         if not is_time:
             self._look_again(self._closing_ns)
-        elif self.leaving and self._has_cargo and now_ns < self._patience_ns:
+        elif self._departing.held and self._has_cargo and now_ns < self._patience_ns:
             self._look_again(now_ns + CARGO_LOOK_NS)
         else:
             # What was taken in is answered first.
@@ -247,7 +193,7 @@ class ScalingDown:
         record = self.record
         LOOK.has_touched = True
         if record.is_on and not record.is_ending:
-            self._close_clients()
+            self._departing.close(self._place_of, self._why)
             record.look_at_all()
             self.is_moving = True
 

@@ -13,7 +13,7 @@ class NodeState(StateMember):
     RUNNING. Nothing leads back from DRAINING."""
 
     RUNNING = "running"
-    CORDONED = "cordoned"  # it runs, and lets no client in: what it has goes to another node
+    CORDONED = "cordoned"  # it runs, and lets no client in: what it has stays, or goes to another node
     LEAVING = "leaving"  # as that, and then it stops
     BREAKING_OFF = "breaking off"  # nothing more goes there: it waits for answers, and then it stops
     DRAINING = "draining"  # it takes in nothing new, and answers what it took in
