@@ -356,6 +356,27 @@ def test_called_off_it_waits_for_what_is_unanswered() -> None:
     assert not a.broker.store.queues["orders"].kind.is_draining
 
 
+@pytest.mark.parametrize("kind", [{}, {"non_destructive": True}, {"ring_size": 10}])
+def test_called_off_its_link_is_closed_for_good_only_once_it_is_on_disk_what_went(kind: dict[str, Any]) -> None:
+    cluster, a, b = pair()
+    a.admin("queue-create", name="orders", **kind)
+    filled(a, 3, cluster)
+    b.is_disk_held = True
+    drain(a, cluster)
+    a.is_disk_held, b.is_disk_held = True, False
+    cluster.run()
+    request = a.ask("drain-cancel", queue="orders")
+    cluster.run()
+    assert a.broker.store.queues["orders"].kind.is_draining
+    assert b.broker.store.arrivals._keys, "what comes again is known"
+    a.crash()
+    a.is_disk_held = False
+    a.start()
+    cluster.wait(5_000)
+    assert request not in a.replies
+    assert (count_at(a), count_at(b)) == (0, 3)
+
+
 def test_called_off_over_a_lost_link_it_ends_when_the_target_has_answered() -> None:
     cluster, a, b = pair(confirmation_window_size=200)
     filled(a, 200, cluster)

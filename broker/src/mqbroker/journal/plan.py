@@ -212,10 +212,6 @@ class Journal:
         else:
             bounds += (first_id, first_id + n)
 
-    def is_settling(self, queue_id: int) -> bool:
-        """Whether the next append says of messages that they have left this queue."""
-        return queue_id in self._settles
-
     def declare(self, queue_id: int, attributes: bytes) -> None:
         """A queue exists, or has other attributes than before; `attributes` by encode_attributes (records.py)."""
         LOOK.has_touched = True

@@ -31,6 +31,48 @@ def test_a_decision_waits_for_its_append_and_those_behind_it_too() -> None:
     assert (done, decisions.is_idle, decisions.committed) == (["a", "b", "c"], True, 5)
 
 
+def test_an_append_for_which_nothing_waits_is_waited_for_too() -> None:
+    done: list[str] = []
+    decisions = Decisions(0)
+    decisions.seal(1)
+    decisions.wait_for_earlier(done.append, "a")
+    decisions.wait_for_earlier(done.append, "b")
+    assert (done, decisions.is_idle) == ([], False)
+    decisions.release(1)
+    assert (done, decisions.is_idle) == (["a", "b"], True)
+    decisions.wait_for_earlier(done.append, "c")
+    assert done == ["a", "b", "c"]
+
+
+def test_what_keeps_to_order_alone_does_not_wait_for_it() -> None:
+    done: list[str] = []
+    decisions = Decisions(0)
+    decisions.seal(1)
+    decisions.wait_in_turn(done.append, "a")
+    assert done == ["a"]
+    decisions.wait(done.append, "b")
+    decisions.wait_in_turn(done.append, "c")
+    decisions.seal(2)
+    decisions.seal(3)
+    decisions.wait_in_turn(done.append, "d")
+    decisions.wait_for_earlier(done.append, "e")
+    decisions.release(2)
+    assert done == ["a", "b", "c", "d"]
+    decisions.release(3)
+    assert done[-1] == "e"
+
+
+def test_what_is_decided_while_others_come_true_is_behind_those_that_wait() -> None:
+    done: list[str] = []
+    decisions = Decisions(0)
+    decisions.wait(lambda: decisions.wait_for_earlier(done.append, "last"))
+    decisions.seal(1)
+    decisions.wait(done.append, "first")
+    decisions.seal(2)
+    decisions.release(2)
+    assert done == ["first", "last"]
+
+
 def test_what_a_decision_decides_waits_for_its_own_append() -> None:
     done: list[str] = []
     decisions = Decisions(0)
@@ -50,7 +92,7 @@ def test_a_position_that_goes_back_changes_nothing() -> None:
 
 
 @steady
-@given(st.lists(st.sampled_from(["wait", "earlier", "seal", "sync"]), max_size=60))
+@given(st.lists(st.sampled_from(["wait", "earlier", "turn", "seal", "sync"]), max_size=60))
 def test_any_history(script: list[str]) -> None:
     decisions = Decisions(0)
     made: list[tuple[int, int]] = []  # number, position that it needs
@@ -61,10 +103,12 @@ def test_any_history(script: list[str]) -> None:
             made.append((number, position + 1))
             decisions.wait(done.append, number)
         elif what == "earlier":
-            needs = max([need for _, need in made if need > synced], default=synced)
-            made.append((number, needs))
+            made.append((number, position + decisions.is_forming))
             decisions.wait_for_earlier(done.append, number)
-        elif what == "seal" and decisions.is_forming:
+        elif what == "turn":
+            made.append((number, max([need for _, need in made if need > synced], default=synced)))
+            decisions.wait_in_turn(done.append, number)
+        elif what == "seal":
             position += 1
             decisions.seal(position)
         elif what == "sync" and position:

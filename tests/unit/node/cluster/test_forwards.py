@@ -107,6 +107,25 @@ def test_answers_that_were_lost_make_no_duplicates() -> None:
     assert [run.deliveries for run in b.broker.store.queues["orders"].backlog] == []
 
 
+def test_a_link_that_nobody_needs_stays_until_it_is_on_disk_what_went() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    b.is_disk_held = True
+    producer.send(b"once")
+    cluster.run()
+    a.is_disk_held, b.is_disk_held = True, False
+    cluster.run()
+    assert waiting(a, "b") == 0
+    b.admin("queue-delete", name="orders", force=True)
+    cluster.run()
+    assert b.broker.store.arrivals._keys, "what comes again is known"
+    a.is_disk_held = False
+    cluster.run()
+    assert not b.broker.store.arrivals._keys
+
+
 def test_ids_that_a_node_gives_again_after_a_crash_hide_nothing() -> None:
     cluster, a, b = pair()
     consumer = Consumer(b, credit=100)

@@ -1,8 +1,8 @@
 """What must wait until an append is committed: decisions keyed by journal position.
 
 Committed is at least what is on this disk (core/store/commits.py). A decision is a function and its arguments. All
-decisions of one step share the position of the step's append. One that depends on an earlier append (order within a
-queue) is put behind the last decisions that wait.
+decisions of one step share the position of the step's append. One that depends on earlier appends is put behind all of
+them, also behind those for which nothing waits: one that says only what has left queues is such an append.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Decision = tuple[Callable[..., None], tuple[Any, ...]]
 class Decisions:
     """Ascending positions; `release` runs what is due in the order in which it was decided."""
 
-    __slots__ = ("_forming", "_waiting", "committed")
+    __slots__ = ("_appended", "_forming", "_waiting", "committed")
 
     def __init__(self, committed: int) -> None:
         self.committed = committed
+        self._appended = committed  # the position of the last append, whether or not anything waits for it
         self._forming: list[Decision] = []
         self._waiting: deque[tuple[int, list[Decision]]] = deque()
 
@@ -33,6 +34,19 @@ class Decisions:
 
     def wait_for_earlier(self, action: Callable[..., None], *arguments: Any) -> None:
         """Until all that has been appended so far is committed; at once where nothing is outstanding."""
+        waiting = self._waiting
+        LOOK.has_touched = True
+        if self._forming:
+            self._forming.append((action, arguments))
+        elif waiting and (waiting[-1][0] == self._appended or self._appended <= self.committed):
+            waiting[-1][1].append((action, arguments))
+        elif self._appended > self.committed:
+            waiting.append((self._appended, [(action, arguments)]))
+        else:
+            action(*arguments)
+
+    def wait_in_turn(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Until all that has been decided so far is true; at once where nothing waits. For order, not for the disk."""
         LOOK.has_touched = True
         if self._forming:
             self._forming.append((action, arguments))
@@ -56,8 +70,9 @@ class Decisions:
         return bool(self._forming) or (bool(self._waiting) and self._waiting[-1][0] > position)
 
     def seal(self, position: int) -> None:
-        """This step's append has this position."""
+        """This step's append has this position. To be called for each one."""
         LOOK.has_touched = True
+        self._appended = position
         if self._forming:
             self._waiting.append((position, self._forming))
             self._forming = []

@@ -422,7 +422,7 @@ class Store(PagingStore):
             self.decisions.wait(self._release, queue)
         elif queue.waiting:
             queue.add_waiting(segment)
-            self.decisions.wait_for_earlier(self._release, queue)
+            self.decisions.wait_in_turn(self._release, queue)
         else:
             if run.deliver_at_ms > self.at.wall_ms and not queue.kind.is_internal:
                 queue.add_scheduled(segment, run.deliver_at_ms)
@@ -541,7 +541,7 @@ class Store(PagingStore):
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
         else:
-            self.decisions.wait_for_earlier(start)
+            self.decisions.wait_in_turn(start)
 
     def check_consumers(self, queue: Queue, *, is_browser: bool = False) -> None:
         """Whether one more consumer is let in. Raises Refused."""

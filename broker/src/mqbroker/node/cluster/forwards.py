@@ -389,7 +389,7 @@ class Forwards:
         store = self.broker.store
         if not gone:
             return
-        if store.journal.is_settling(consumer.queue.journal_id):
+        if store.journal.latest_position == store.journal.position:  # what this step appends may say it
             store.decisions.wait(self._settled_on_disk, consumer, gone)
         else:
             store.decisions.wait_for_earlier(self._settled_on_disk, consumer, gone)
