@@ -14,6 +14,8 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.queue import draining
+from mqbroker.core.queue.backlog import ID_BITS
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import check_is_public
 
@@ -27,6 +29,7 @@ KEPT_BY: Final = (
     "address", "routing", "is_durable", "selector", "container", "no_local", "moved_from", "last_value",
     "last_value_key", "ring_size", "non_destructive", "purge_on_no_consumers",
 )  # fmt: skip
+ID_END: Final = 1 << ID_BITS  # above the ids of all messages
 IN_USE: Final = "amqp:precondition-failed"
 
 
@@ -81,12 +84,18 @@ class Drains:
         self._declare(
             queue, replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link)
         )
-        self.added(queue)
-        queue.begin_draining()
+        self._added(queue)
+        draining.begin(queue)
         self._store.changed(queue)
 
-    def added(self, queue: Queue) -> None:
-        """A queue drains: that has begun, or recovery found it so."""
+    def found(self, queue: Queue) -> None:
+        """A queue drains that recovery found so. As long as its messages are read, each may have been sent."""
+        LOOK.has_touched = True
+        self._added(queue)
+        assert queue.handed_over is not None
+        queue.handed_over.begun_before(ID_END)
+
+    def _added(self, queue: Queue) -> None:
         LOOK.has_touched = True
         queue.handed_over = HandedOver()
         queue.redistributor = None
@@ -161,7 +170,7 @@ class Drains:
         self._declare(
             queue, replace(queue.kind, connection="", forwards_to="", route=(), drains_as="", drain_ends=False)
         )
-        queue.end_draining(self._store.at.wall_ms)
+        draining.end(queue, self._store.at.wall_ms)
         queue.look_for_expired()
         self._store.changed(queue)
 

@@ -73,12 +73,6 @@ class QueueKind:
         return self.non_destructive and not self.drains_as
 
     @property
-    def replaces_values(self) -> bool:
-        """Whether a value takes the place of an earlier one of its key: another node may have that one of a queue that
-        drains, and finds out itself which is newer."""
-        return self.last_value and not self.drains_as
-
-    @property
     def is_outbound(self) -> bool:
         """Whether another node may have its messages, and gets those that it has not."""
         return self.is_forwarding or self.is_draining

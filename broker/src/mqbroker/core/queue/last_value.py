@@ -6,7 +6,7 @@ here, message by message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
@@ -32,17 +32,8 @@ def values(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
             yield key, piece.part(index, 1)
 
 
-def newest(kind: QueueKind, segments: Iterable[Segment]) -> dict[str, Segment]:
-    """By its key, the value that was valid last; of two at the same time the one that came later."""
-    found: dict[str, Segment] = {}
-    for segment in segments:
-        for key, piece in values(kind, segment):
-            if key and (key not in found or _age(found[key]) < _age(piece)):
-                found[key] = piece
-    return found
-
-
-def _age(segment: Segment) -> tuple[int, int]:
+def age(segment: Segment) -> tuple[int, int]:
+    """Orders values: by when they were valid, then by when they came."""
     return valid_ms(segment.run, segment.start), segment.first_id
 
 

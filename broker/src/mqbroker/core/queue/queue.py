@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.core.queue import draining
 from mqbroker.core.queue.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.queue.consumer import Client, Consumer
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import QueueKind
-from mqbroker.core.queue.last_value import keyed, newest, values
+from mqbroker.core.queue.last_value import keyed
 from mqbroker.core.queue.message_view import Filter
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import valid_ms
@@ -162,7 +163,7 @@ class Queue:
             if key in self.coming_values and self.coming_values[key].first_id <= piece.first_id + piece.n - 1:
                 del self.coming_values[key]
         if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
-            self._schedule(segment, segment.run.deliver_at_ms)
+            self.schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
         return True
@@ -185,13 +186,13 @@ class Queue:
             for key, piece in keyed(self.kind, segment):
                 if key:
                     self.last_values[key] = piece
-        self._schedule(segment, due_ms)
+        self.schedule(segment, due_ms)
 
     def come_back(self, segment: Segment, now_ms: int, due_ms: int = 0) -> None:
         """Messages that were paged; they were counted when they came."""
         due_ms = max(segment.run.deliver_at_ms, due_ms)
         if due_ms > now_ms and not self.kind.is_internal:
-            self._schedule(segment, due_ms)
+            self.schedule(segment, due_ms)
         else:
             self._arrive(segment)
 
@@ -203,7 +204,9 @@ class Queue:
         served = self.consumers if not is_held else [each for each in self.consumers if each.is_browser]
         return bool(served) and self.dispatcher.is_hungry(low_count)
 
-    def _schedule(self, segment: Segment, due_ms: int) -> None:
+    def schedule(self, segment: Segment, due_ms: int) -> None:
+        """Messages are here that are deliverable at this time."""
+        LOOK.has_touched = True
         if self.kind.is_draining and due_ms == segment.run.deliver_at_ms:
             self._arrive(segment)  # it goes with its time
         else:
@@ -211,11 +214,13 @@ class Queue:
             self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        for key, piece in keyed(self.kind, segment) if self.kind.replaces_values else (("", segment),):
-            if key and self._is_past(key, piece):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
+            if key and self.kind.is_draining:
+                draining.arrived(self, key, piece)
+            elif key and self._is_past(key, piece):
                 self.gone.append((REPLACED, piece))
                 continue
-            if key:
+            elif key:
                 self._replace(key, piece)
             self.backlog.add(piece)
         if self.dispatcher.is_selective:
@@ -260,25 +265,6 @@ class Queue:
         due_ms = 0 if held is None else held.run.deliver_at_ms
         return due_ms > 0 and due_ms > valid_ms(segment.run, segment.start)
 
-    def begin_draining(self) -> None:
-        """It drains from now on: new messages do not wait here until they are due."""
-        LOOK.has_touched = True
-        waiting, self.scheduled, self.scheduled_count = self.scheduled, [], 0
-        for due_ms, _, segment in waiting:
-            self._schedule(segment, due_ms)
-
-    def end_draining(self, now_ms: int) -> None:
-        """It drains no more: earlier values, and what is beyond the size of a ring, go again; what is not due waits."""
-        LOOK.has_touched = True
-        for segment in [each for each in self.backlog if each.run.deliver_at_ms > now_ms]:
-            self._schedule(self.backlog.take_at(segment.rank, segment.n), segment.run.deliver_at_ms)
-        if self.kind.last_value:
-            self.last_values = newest(self.kind, self.backlog)
-            each_one = (each for segment in self.backlog for each in values(self.kind, segment))
-            old = [piece for key, piece in each_one if key and not self._is_last(key, piece)]
-            self.gone += [(REPLACED, self.backlog.take_at(piece.rank, 1)) for piece in old]
-        self.overflow(OVERFLOWED_MAX)
-
     def is_outdated(self, segment: Segment, *, is_ours: bool = False) -> bool:
         """Whether one message, which was elsewhere before, is an older value of its key than what is here.
 
@@ -293,7 +279,8 @@ class Queue:
         here_ms, there_ms = valid_ms(held.run, held.start), valid_ms(segment.run, segment.start)
         return here_ms > there_ms or (is_ours and here_ms == there_ms and held.first_id > segment.first_id)
 
-    def _is_last(self, key: str, segment: Segment) -> bool:
+    def is_last(self, key: str, segment: Segment) -> bool:
+        """Whether a message is the last value of its key, as far as is known here."""
         held = self.last_values.get(key)
         return held is not None and held.rank == segment.rank
 
@@ -340,14 +327,14 @@ class Queue:
         LOOK.has_touched = True
         self.delivering_count -= segment.n
         if due_ms:
-            self._schedule(segment, due_ms)
+            self.schedule(segment, due_ms)
         else:
             self._return(segment)
 
     def _return(self, segment: Segment) -> None:
         """Messages that were delivered in vain are at their place again, but for values that were replaced since."""
-        for key, piece in keyed(self.kind, segment) if self.kind.replaces_values else (("", segment),):
-            if key and not self._is_last(key, piece):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
+            if draining.is_stale(self, key, piece):
                 self.gone.append((REPLACED, piece))
                 continue
             self.backlog.add(piece)
@@ -376,7 +363,7 @@ class Queue:
         self.delivering_count -= segment.n
         self.acknowledged_total += segment.n
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else ():
-            if key and self._is_last(key, piece):
+            if key and self.is_last(key, piece):
                 del self.last_values[key]
 
     def take_gone(self) -> list[tuple[str, Segment]]:

@@ -250,7 +250,7 @@ class Store(PagingStore):
             for each in self.queue_observers:
                 each.queue_added(queue)
             if kind.is_draining:
-                self.remotes.drains.added(queue)
+                self.remotes.drains.found(queue)
             self.redistribution.look(queue)
         return queue
 
