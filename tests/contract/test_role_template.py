@@ -118,6 +118,7 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                 {"name": "far", "connector_ref": "cluster", "static_connectors": ["other"], "address": "far."},
             ],
             "mq_grouping_handler": {"type": "LOCAL", "address": "orders.", "group_timeout": 60_000},
+            "mq_broker_options": {"scale_down": {"enabled": True, "connectors": ["other"], "group_name": "east"}},
         },
         Instance(name="second", port_offset=10),
         "198.51.100.11",

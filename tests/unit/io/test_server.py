@@ -266,6 +266,20 @@ def test_the_second_signal_ends_a_stop_that_waits_and_the_third_one_stops_at_onc
     run(scenario())
 
 
+def test_a_reload_does_not_have_a_stop_wait_that_the_core_does_not_know_of(run: Runner) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedCore(), stop_timeout_ms=100) as (it, task):
+            await until(lambda: "READY=1" in it.told.drain())
+            it.reloaded = Reloaded(None, replace(it.options, **LEAVES))
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(lambda: it.core.of(OptionsChanged))
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
+            assert "not done after 100 ms" in it.log
+
+    run(scenario())
+
+
 def test_a_stop_that_an_administrator_asked_for_waits_too(run: Runner) -> None:
     async def scenario() -> None:
         leaver = Leaver()

@@ -13,13 +13,17 @@ from mqbroker.node.values.node_states import NodeState
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
+from tests.unit.node.test_moving_subscriptions import left_behind, published, waits
 from tests.unit.node.test_scale_down import sent_to
 
 COUNT = 300
 
 
-def cluster_of(names: str = "ab", **policies: dict[str, Any]) -> tuple[ClusterStage, list[ClusterNode]]:
-    """Nodes that know each other; `policies` are tables of scale-down, by node. `a` has one where nothing is said."""
+def cluster_of(
+    names: str = "ab", say_hosts: dict[str, str] | None = None, **policies: dict[str, Any]
+) -> tuple[ClusterStage, list[ClusterNode]]:
+    """Nodes that know each other; `policies` are tables of scale-down, by node. `a` has one where nothing is said.
+    `say_hosts`: where they say that they are, by node, if not where they are."""
     cluster, policies = ClusterStage(), {"a": {}, **policies}
     for name in names:
         said: dict[str, Any] = {
@@ -28,8 +32,9 @@ def cluster_of(names: str = "ab", **policies: dict[str, Any]) -> tuple[ClusterSt
         }  # fmt: skip
         base = options_for(name, [each for each in names if each != name], said)
         clients = ConnectorOptions("clients", f"{name}.example", 5672, False)
+        own = replace(base.connectors[0], host=(say_hosts or {}).get(name, name))
         policy = replace(base.scale_down, enabled=name in policies, **policies.get(name, {}))
-        options = replace(base, connectors=(*base.connectors, clients), scale_down=policy)
+        options = replace(base, connectors=(own, *base.connectors[1:], clients), scale_down=policy)
         cluster.make(name, options, {})
     cluster.run()
     cluster.wait(600)
@@ -153,9 +158,13 @@ def test_a_second_request_breaks_it_off_and_a_third_does_not_wait_for_answers() 
     stop(a, cluster, 500)
     assert (a.halted, a.broker.stopping.state) == (None, NodeState.BREAKING_OFF)
     assert why_of(a, "scale-down-unfinished") == "it was asked to stop once more"
-    stop(a, cluster)
+    a.is_disk_held = True
+    a.ask("send", address="late", messages=[{"body": "x", "durable": True}])
+    stop(a, cluster, 2_500)
+    assert (a.halted, a.broker.stopping.state) == (None, NodeState.DRAINING), "it waits for its disk alone"
+    a.is_disk_held = False
+    cluster.wait(0)
     assert a.halted == 0
-    cluster.wait(5_000)
     release(cluster)
     start(a, cluster)
     all_are_there_once(cluster, a, b)
@@ -199,16 +208,66 @@ def test_a_crash_before_anything_went_leaves_it_as_it_was() -> None:
 
 
 def test_nodes_that_stop_at_the_same_time_wait_for_nobody() -> None:
-    cluster, nodes = cluster_of("abc", a={}, b={}, c={})
-    filled(nodes[0], COUNT, cluster)
+    cluster, nodes = cluster_of("ab", a={}, b={})
     for node in nodes:
-        node.give(given.Stop())
-    cluster.wait(10_000)
-    assert [node.halted for node in nodes] == [0, 0, 0]
+        filled(node, COUNT, cluster)
+    cluster.hold_up("a", "b")
+    for node in nodes:
+        stop(node, cluster)
+        assert node.broker.stopping.state is NodeState.LEAVING, "it does not know of the other one"
+    cluster.let_through("a", "b")
+    cluster.wait(3_000)
+    assert [node.halted for node in nodes] == [0, 0]
+    assert any("leaves itself" in str(said["why"]) for node in nodes for said in node.events("scale-down-unfinished"))
     for node in nodes:
         node.start()
     cluster.wait(5_000)
-    all_are_there_once(cluster, *nodes)
+    assert sorted(body for node in nodes for body in read_at(node, cluster).bodies) == sorted(bodies(COUNT) * 2)
+
+
+def test_where_the_heir_stops_meanwhile_it_stops_too() -> None:
+    cluster, a, b = held_up()
+    release(cluster)
+    stop(b, cluster)
+    assert b.halted == 0
+    cluster.wait(3_000)
+    assert a.halted == 0
+    assert why_of(a, "scale-down-unfinished") == "the node that takes them has stopped"
+    start(b, cluster)
+    start(a, cluster)
+    all_are_there_once(cluster, a, b)
+
+
+def test_a_receipt_that_does_not_balance_is_no_success_and_is_told() -> None:
+    cluster, a, b = held_up(a={"timeout": 10_000})
+    a.broker.store.remotes.scale_down.tallies["orders"].came += 1
+    release(cluster)
+    cluster.wait(11_000)
+    assert (a.halted, count_at(b), a.events("scale-down-moved")) == (0, COUNT, [])
+    (said,) = a.events("scale-down-unfinished")
+    assert "should have 1 messages here, and has 0" in str(said["stays"])
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_what_waits_for_a_third_node_goes_there_where_it_is_linked_and_stays_where_it_is_not(is_up: bool) -> None:
+    cluster, (a, _, c) = cluster_of("abc")
+    left_behind(c)
+    if is_up:
+        cluster.hold_up("a", "c")
+    else:
+        c.crash()
+        cluster.wait(600)
+    published(a, COUNT)
+    stop(a, cluster, 3_000)
+    assert (a.halted is None) == is_up
+    if is_up:
+        cluster.let_through("a", "c")
+        cluster.wait(1_000)
+        assert (a.halted, waits(c)) == (0, COUNT)
+    else:
+        (said,) = a.events("scale-down-moved")
+        assert said["left"] == COUNT
+        assert f"for node {node_id_of('c')}" in str(said["stays"])
 
 
 def test_one_to_which_others_drain_keeps_what_it_has() -> None:
@@ -230,6 +289,25 @@ def test_one_that_an_administrator_has_leave_stops_as_ever() -> None:
     assert a.admin("scale-down-show")["state"] == "moved"
 
 
+def test_one_that_is_cordoned_keeps_what_it_has() -> None:
+    cluster, (a, b) = cluster_of()
+    filled(a, COUNT, cluster)
+    a.admin("cordon")
+    stop(a, cluster, 100)
+    assert (a.halted, count_at(b)) == (0, 0)
+    start(a, cluster)
+    assert a.admin("scale-down-show")["state"] == "cordoned"
+
+
+def test_none_that_is_cordoned_takes_them() -> None:
+    cluster, (a, b, c) = cluster_of("abc")
+    filled(a, COUNT, cluster)
+    b.admin("cordon")
+    cluster.run()
+    stop(a, cluster, 5_000)
+    assert (count_at(b), count_at(c)) == (0, COUNT)
+
+
 @pytest.mark.option("scale-down.group-name")
 @pytest.mark.parametrize(("group", "has_gone"), [("east", True), ("west", False)])
 def test_only_a_member_of_its_group_takes_them(group: str, has_gone: bool) -> None:
@@ -249,6 +327,24 @@ def test_the_first_connector_says_who(order: str) -> None:
     filled(nodes[0], COUNT, cluster)
     stop(nodes[0], cluster, 5_000)
     assert count_at(cluster.nodes[order[0]]) == COUNT
+
+
+def test_a_connector_leads_to_who_answered_there_whatever_that_says_of_its_place() -> None:
+    cluster, (a, b, c) = cluster_of("abc", {"c": "c.inside"}, a={"connectors": ("to-c",)})
+    assert (a.bridge("c").connector.host, a.state("c")) == ("c.inside", "up")
+    filled(a, COUNT, cluster)
+    stop(a, cluster, 5_000)
+    assert (count_at(b), count_at(c)) == (0, COUNT)
+
+
+def test_a_durable_subscription_goes_along() -> None:
+    cluster, (a, b) = cluster_of()
+    left_behind(a)
+    published(a, COUNT)
+    stop(a, cluster, 5_000)
+    assert (a.halted, waits(b)) == (0, COUNT)
+    start(a, cluster)
+    assert waits(a) in (-1, 0)
 
 
 @pytest.mark.option("scale-down.discovery-group-ref")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOOK_NS: Final = 100 * NS_PER_MS
 ENDING_LOOK_NS: Final = 10 * NS_PER_MS
 ENDING_NS: Final = 2_000 * NS_PER_MS
-TOLD_MAX: Final = 10  # queues that the log names
+TOLD_MAX: Final = 10  # reasons that the log names
 ASKED: Final = "it was asked to stop once more"
 
 
@@ -72,7 +72,8 @@ class LeavingAtStop:
                 member = connection.topology.get(bridge.node_id)
                 if bridge.state is not BridgeState.UP or member is None:
                     continue
-                places = frozenset(each.place for each in (*member.connectors, bridge.connector))
+                told = [each.place for each in (*member.connectors, bridge.connector)]
+                places = frozenset((*told, *connection.listed_places.places_of(bridge.node_id)))
                 options = connection.options
                 found.append(
                     HeirCandidate(options.name, options.discovery_group_ref, member.node_id, member.name, places,
@@ -158,6 +159,6 @@ class LeavingAtStop:
         broker = self._broker
         queues = sorted(broker.store.queues.values(), key=lambda each: each.kind.name)
         reasons = ((queue.kind.name, why_it_stays(broker, queue)) for queue in queues)
-        told = [f"queue {name!r} {why}" for name, why in reasons if why][:TOLD_MAX]
+        told = [*differences(broker), *(f"queue {name!r} {why}" for name, why in reasons if why)][:TOLD_MAX]
         said: dict[str, str | int] = {"left": sum(queue.message_count for queue in queues)}
         return said | ({"stays": "; ".join(told)} if told else {})

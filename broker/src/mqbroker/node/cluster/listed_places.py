@@ -46,6 +46,10 @@ class ListedPlaces:
         if connector.place in self._connectors:
             self._answered[connector.place] = node_id
 
+    def places_of(self, node_id: str) -> list[ListedPlace]:
+        """Where this node answered last."""
+        return [place for place, answered in self._answered.items() if answered == node_id]
+
     def on_time(self, _: int) -> None:
         """Try those that nothing else leads to."""
         broker = self._of.broker
