@@ -9,11 +9,12 @@ name: batches
 short_description: Cuts hosts into batches that have no two hosts of one rack
 version_added: 0.1.0
 description:
-  - The hosts stay in their order, and a batch ends before a host whose rack it has already.
+  - The hosts are sorted by name, as C(order: sorted) of a play sorts them, and a batch ends before a host whose rack
+    it has already.
 positional: hostvars, size
 options:
   _input:
-    description: Names of the hosts, in their order.
+    description: Names of the hosts.
     type: list
     elements: str
     required: true
@@ -32,12 +33,13 @@ author:
 EXAMPLES = r"""
 - name: Restart brokers
   hosts: brokers
+  order: sorted
   serial: "{{ groups['brokers'] | mqops.cluster.batches(hostvars, '50%') }}"
 """
 
 RETURN = r"""
 _value:
-  description: How many hosts are in each batch, in their order.
+  description: How many hosts are in each batch, sorted by name.
   type: list
   elements: int
 """

@@ -5,6 +5,9 @@ A new `fail` or `assert` in a playbook or role needs a row in SAID.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,8 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from mqctl.errors import UsageError
+from mqctl.playbook.rollout import batch_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADER = DataLoader()
@@ -27,6 +32,9 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "No host was refused": (
         {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}},
         "no room; no clock; nothing was changed on any host; put that right, or leave the host out with --limit",
+    ),
+    "So many hosts can be changed at a time": (
+        {"rollout_batch": 2.5}, "rollout_batch is 2.5: that is neither a number of hosts nor a percentage; nothing was",
     ),
     "No host of the batches before fell out": (
         {"ansible_play_hosts_all": ["mq1", "mq2", "mq3"], "ansible_play_hosts": ["mq3"]},
@@ -208,6 +216,39 @@ def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> N
             one.get("ansible.builtin.import_tasks") for one in (*play.get("pre_tasks", []), *play.get("tasks", []))
         ]
         assert first[int(first[0] == "tasks/batch.yml")] == "tasks/held.yml", play["name"]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [None, "", 1, "2", "02", 300, "25%", "100%", "007%", 0, "0", "0%", "101%", "2.5", 2.0, "50.5%", [1, 2], True, False,
+     "%", "\u00b2", "2\n", " 2", -1],
+)  # fmt: skip
+def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
+    (task,) = [
+        one for one in tasks_of(load(ROOT / "playbooks/rollout.yml"))
+        if one.get("name") == "So many hosts can be changed at a time"
+    ]  # fmt: skip
+    templar = Templar(LOADER, {**task["vars"], "rollout_batch": size})
+    try:
+        batch_of("" if size is None else str(size))
+        is_right = True
+    except UsageError:
+        is_right = False
+    assert templar.evaluate_conditional(task["ansible.builtin.assert"]["that"]) is is_right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rollout", "firewall", "scale_down", "uninstall", "preflight"])
+def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
+    command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", f"playbooks/{name}.yml"]
+    known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
+    result = subprocess.run(command, cwd=ROOT, env={**os.environ, **known}, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_batches_are_restarted_as_they_were_judged() -> None:
+    (play,) = [one for one in load(ROOT / "playbooks/rollout.yml") if "batches" in str(one.get("serial"))]
+    assert play["order"] == "sorted"
 
 
 def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_other() -> None:

@@ -268,7 +268,7 @@ def test_a_list_of_producers_that_is_cut_is_not_taken_for_all(world: World, clus
 
 
 def test_a_rollout_is_judged_batch_by_batch() -> None:
-    hosts = tuple(Host(name, "main", {"mq_rack": name[0]}, {}) for name in ("a1", "a2", "b1"))
+    hosts = tuple(Host(name, "main", {"mq_rack": name[0]}, {}) for name in ("b1", "a2", "a1"))
     cluster = InventoryCluster("main", hosts)
     needed = (("b1", "restart"), ("a1", "restart"), ("a2", "restart"), ("a1", "reload"))
     changes = [Change(name, "default", "option x", "change", needs=needs) for name, needs in needed]

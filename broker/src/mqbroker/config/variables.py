@@ -222,7 +222,9 @@ class HostVariables(Variables):
         le=3600,
     )
     mq_rack: str = _declared(
-        "", "What a host falls out with, such as a rack or a room: no two of one are restarted at once.", max_length=64
+        "",
+        "Such as a rack or a room: while brokers are restarted, none misses more than one of its hosts.",
+        max_length=64,
     )
     mq_uid: int | None = _declared(None, "User id of the user mq, where it must be a certain one.", ge=1, le=65_533)
     mq_os_unsupported: bool = _declared(False, "Go on although the operating system of a host is not a tested one.")

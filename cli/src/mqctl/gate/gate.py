@@ -58,7 +58,7 @@ def lost(
 def restarts(cluster: InventoryCluster, changes: Iterable[Change], batch: str) -> list[list[Host]]:
     """The hosts whose brokers restart, in the batches of the playbook `rollout`."""
     names = {one.host for one in changes if one.needs == "restart"}
-    hosts = [one for one in cluster.hosts if one.name in names]
+    hosts = sorted((one for one in cluster.hosts if one.name in names), key=lambda one: one.name)
     racks = {one.name: str(one.variables.get("mq_rack") or "") for one in hosts}
     turns, start = [], 0
     for count in batches([one.name for one in hosts], racks, batch):
