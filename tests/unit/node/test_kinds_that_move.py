@@ -192,3 +192,24 @@ def test_nothing_of_a_plain_queue_is_hindered_by_its_kind() -> None:
         a.admin("send", address=f"q{number}", messages=[{"body": "x", "durable": True}])
     assert begin(a, cluster, dry_run=True)["hindrances"] == []
     assert shown(a)["state"] == "none"
+
+
+def test_a_ring_whose_drain_is_stuck_has_at_most_twice_its_size_and_its_producers_go_on() -> None:
+    full: dict[str, Any] = {"max_size_bytes": 20_000, "address_full_policy": "BLOCK"}
+    cluster, a, b = pair(options={"limits": {"link_credit": 100}, "address_settings": {"orders": full}})
+    made(a, ring_size=10)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    producer = Producer(a)
+    for number in range(300):
+        producer.publish(b"%05d" % number + bytes(100))
+    assert len(producer.outcomes) == 300
+    assert count_at(a) == 20
+    a.crash()
+    a.start()
+    cluster.run()
+    a.admin("send", address="orders", messages=[{"body": "x", "durable": True}] * 5)
+    assert count_at(a) == 20, "of what was there before the restart nobody knows where it is"
+    cluster.let_through("a", "b")
+    cluster.wait(5_000)
+    assert (count_at(a), count_at(b)) == (0, 10)

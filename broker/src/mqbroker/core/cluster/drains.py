@@ -15,7 +15,6 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue import draining
-from mqbroker.core.queue.backlog import ID_BITS
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import check_is_public
 
@@ -29,7 +28,6 @@ KEPT_BY: Final = (
     "address", "routing", "is_durable", "selector", "container", "no_local", "moved_from", "last_value",
     "last_value_key", "ring_size", "non_destructive", "purge_on_no_consumers",
 )  # fmt: skip
-ID_END: Final = 1 << ID_BITS  # above the ids of all messages
 IN_USE: Final = "amqp:precondition-failed"
 
 
@@ -93,7 +91,7 @@ class Drains:
         LOOK.has_touched = True
         self._added(queue)
         assert queue.handed_over is not None
-        queue.handed_over.begun_before(ID_END)
+        queue.handed_over.begun_before(draining.ID_END)
 
     def _added(self, queue: Queue) -> None:
         LOOK.has_touched = True

@@ -1,6 +1,6 @@
 """What is other in a queue of clients while it drains to another node, and what ends with that.
 
-New messages do not wait here until they are due, nothing is pushed out of a ring, and a value is replaced only where it
+New messages do not wait here until they are due, a ring is twice as large, and a value is replaced only where it
 was never sent: the other node may have an earlier one, and finds out itself which is newer. The last value of each key
 is noted all the same, since one that is in delivery, or waits until it is delivered again, is told by that alone from
 those that were replaced. A value with a delay goes before it is due, and counts for nothing here until the drain ends.
@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.queue.backlog import REPLACED, Segment
+from mqbroker.core.queue.backlog import ID_BITS, OVERFLOWED, REPLACED, Segment
 from mqbroker.core.queue.last_value import age, keyed, values
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
 
+ID_END: Final = 1 << ID_BITS  # above the ids of all messages
 OVERFLOWED_MAX: Final = 100  # pieces that leave a ring at once; the rest follows by turns
 
 
@@ -51,6 +52,28 @@ def is_stale(queue: Queue, key: str, piece: Segment) -> bool:
         return False
     is_free = not piece.run.deliver_at_ms and queue.free_count(piece) == piece.n
     return is_free or not queue.kind.is_draining
+
+
+def push_out(queue: Queue, count_max: int) -> int:
+    """What is beyond twice the size of a ring goes, oldest first, at most so many pieces; says how many.
+
+    The drain may be stuck for long. What comes before the last message that the other node may have stays, so that a
+    look is short.
+    """
+    handed_over, count = queue.handed_over, 0
+    excess = queue.backlog.count - 2 * queue.kind.ring_size if queue.kind.ring_size >= 0 else 0
+    LOOK.has_touched = True
+    while handed_over is not None and excess > 0 and count < count_max:
+        first_id = handed_over.free_from
+        segment = next(queue.backlog.of_ids(first_id, ID_END), None)
+        if segment is None:
+            break
+        skip = max(first_id - segment.first_id, 0)
+        taken = queue.backlog.take_at(segment.rank + skip, min(segment.n - skip, excess))
+        excess -= taken.n
+        count += 1
+        queue.gone.append((OVERFLOWED, taken))
+    return count
 
 
 def end(queue: Queue, now_ms: int) -> None:

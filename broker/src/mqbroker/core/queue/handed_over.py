@@ -116,6 +116,11 @@ class HandedOver:
         """How many of these, from the first on, the other node does not have."""
         return self._awaited(first, first + count).first_within(first, first + count) - first
 
+    @property
+    def free_from(self) -> int:
+        """From this id on nothing has gone out."""
+        return max(self._before, self.ids.end)
+
     def awaited_count(self, first: int, count: int) -> int:
         """How many of these, from the first on, it may have."""
         free = self._awaited(first, first + count).missing(first, first + count)

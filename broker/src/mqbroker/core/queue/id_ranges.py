@@ -30,6 +30,11 @@ class IdRanges:
         """(first, end) of each stretch, as they are now."""
         return iter(list(zip(self._starts, self._ends, strict=True)))
 
+    @property
+    def end(self) -> int:
+        """All ids are before this one; 0 where there are none."""
+        return self._ends[-1] if self._ends else 0
+
     def add(self, first: int, end: int) -> None:
         """The ids from `first` to before `end`, whether they are there or not."""
         starts, ends = self._starts, self._ends

@@ -290,6 +290,8 @@ class Queue:
         Those that are with consumers, or scheduled, have no place in it until they come back: else they would keep out
         what is newer.
         """
+        if self.kind.is_draining:
+            return draining.push_out(self, count_max)
         excess, count = self.excess_count, 0
         LOOK.has_touched = True
         while excess > 0 and count < count_max:
