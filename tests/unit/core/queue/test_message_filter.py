@@ -82,6 +82,20 @@ def test_filters_stay_when_verdicts_go_and_are_bounded_too(monkeypatch: pytest.M
         assert len(f._REMEMBERED.filters) <= 50
 
 
+def test_filters_of_long_selectors_are_bounded_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers come and go, each with a selector of its own: what was made of those is not kept for ever."""
+    monkeypatch.setattr(f, "FILTERS_SIZE_MAX", 10_000)
+    monkeypatch.setattr(f, "_REMEMBERED", f._Remembered())
+    for number in range(100):
+        names = ", ".join(f"'{number}-{each}'" for each in range(100))
+        assert not message_filter(compile_selector(f"n IN ({names})")).wants(candidate({"n": "another"}))
+        kept = f._REMEMBERED.filters
+        assert sum(len(each.text) for each in kept) <= 10_000
+    assert len(kept) > 1
+    short = [message_filter(compile_selector(f"n = {number}")) for number in range(20)]
+    assert [message_filter(compile_selector(f"n = {number}")) for number in range(20)] == short
+
+
 def test_a_look_at_what_is_remembered_decodes_nothing() -> None:
     wanted = MessageFilter(compile_selector("color = 'red'"))
     assert not wanted.wants(candidate({"color": "blue", "weight": 2}))

@@ -17,6 +17,7 @@ from mqbroker.core.selector.selector import Selector
 from mqbroker.wire.property_section import PropertyReader, properties_bytes
 
 REMEMBERED_MAX: Final = 8192  # verdicts of all filters together: some 3 MiB; and so many filters
+FILTERS_SIZE_MAX: Final = 1 << 20  # characters of their selectors; what is made of them takes some 35 bytes for each
 REMEMBERED_BYTES_MAX: Final = 256  # of properties; what is longer is looked at each time
 DECODED_LOOKS: Final = 4  # what a look at a message costs of which more than its application properties is asked for
 PLAIN_LOOKS: Final = 4  # before it pays to search for what a message must have: of live ones there are few
@@ -138,12 +139,12 @@ class Lookers:
 
 
 class _Remembered:
-    """The filters of selectors, and how many verdicts they remember."""
+    """The filters of selectors, and how many verdicts they remember; `size` of the texts of these selectors."""
 
-    __slots__ = ("count", "filters")
+    __slots__ = ("count", "filters", "size")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.size = 0
         self.filters: dict[Selector, MessageFilter] = {}
 
     def add(self) -> None:
@@ -154,12 +155,16 @@ class _Remembered:
         self.count += 1
 
     def filter_of(self, selector: Selector) -> MessageFilter:
-        """That of a selector, which is new where there was none. As many are kept as verdicts, then all of them go."""
+        """That of a selector, which is new where there was none. As many are kept as verdicts, and texts of so much
+        size, then all of them go: those of consumers that have gone are among them."""
         found = self.filters.get(selector)
         if found is None:
-            if len(self.filters) >= REMEMBERED_MAX:
+            size = len(selector.text)
+            if len(self.filters) >= REMEMBERED_MAX or self.size + size > FILTERS_SIZE_MAX:
                 self.forget()
                 self.filters.clear()
+                self.size = 0
+            self.size += size
             found = self.filters[selector] = MessageFilter(selector)
         return found
 
