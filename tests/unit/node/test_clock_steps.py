@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from mqbroker.base.time import At
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import build_message, encode_section
 from mqbroker.wire.values import Long, Symbol
 
+from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 
@@ -62,6 +65,38 @@ def test_a_delay_goes_on(step_ms: int, kind: dict[str, Any]) -> None:
     stage.set_clock(-step_ms // 2)
     stage.wait(1_500)
     assert [stage.counts(name) for name in ("one", "two")] == [(1, 0)] * 2
+
+
+class ClockedNode(Clocked, ClusterNode):
+    """A node of a cluster, of the same kind."""
+
+
+class ClockedCluster(ClusterStage):
+    """Of such nodes."""
+
+    def make(self, name: str, options: BrokerOptions, identity: Mapping[str, Any]) -> ClusterNode:
+        return ClockedNode(self, name, options, **identity)
+
+
+@pytest.mark.parametrize("step_ms", STEPS_MS)
+def test_a_delay_goes_on_while_its_queue_drains_and_a_time_of_day_is_what_the_clock_says(step_ms: int) -> None:
+    cluster = ClockedCluster()
+    a, _ = cluster.node("a", ["b"]), cluster.node("b", ["a"])
+    assert isinstance(a, ClockedNode)
+    cluster.run()
+    cluster.wait(600)
+    a.admin("queue-create", name="orders")
+    publish(a, "orders", delay=10_000)
+    publish(a, "orders", time=a.at.wall_ms + 48 * HOUR_MS)
+    cluster.hold_up("a", "b")
+    assert "condition" not in a.admin("drain-queue", queue="orders", node="b")
+    a.set_clock(step_ms)
+    a.admin("drain-cancel", queue="orders", force=True)
+    cluster.run()
+    queue = a.broker.store.queues["orders"]
+    assert not queue.kind.is_draining
+    due_ms = sorted(due - a.at.wall_ms for due, _, _ in queue.scheduled)
+    assert [round(each, -3) for each in due_ms] == [10_000, 48 * HOUR_MS - step_ms]
 
 
 @pytest.mark.parametrize("step_ms", STEPS_MS)

@@ -24,19 +24,21 @@ STEP_MS_MIN: Final = 1000  # what a clock drifts or is slewed meanwhile is too l
 def take_time(store: Store, at: At) -> None:
     """A step of the node begins."""
     step_ms = _offset_ms(at) - _offset_ms(store.at)
+    before_ms = store.at.wall_ms
     store.at = at
     if -STEP_MS_MIN < step_ms < STEP_MS_MIN:
         return
     delayed: dict[Run, None] = {}
     for queue in store.queues.values():
-        _shift(queue, step_ms, delayed)
+        _shift(queue, step_ms, delayed, before_ms)
         store.watch(queue)
     for run in delayed:
         run.deliver_at_ms += step_ms
 
 
-def _shift(queue: Queue, step_ms: int, delayed: dict[Run, None]) -> None:
-    """Durations of a queue; `delayed` gathers the runs that have a delay, which may be in several queues."""
+def _shift(queue: Queue, step_ms: int, delayed: dict[Run, None], before_ms: int) -> None:
+    """Durations of a queue; `delayed` gathers the runs that have a delay, which may be in several queues. `before_ms`:
+    what the clock said before the step."""
     if queue.idle_until_ms:
         queue.idle_until_ms += step_ms
     if queue.rested_ms:
@@ -52,6 +54,10 @@ def _shift(queue: Queue, step_ms: int, delayed: dict[Run, None]) -> None:
     heapify(queue.scheduled)
     for segment in queue.waiting:
         if segment.run.traits.delay_ms:
+            delayed[segment.run] = None
+    # A queue that drains has what waits for its time among what goes; runs that are due say no more of a delay.
+    for segment in queue.backlog if queue.kind.is_draining else ():
+        if segment.run.traits.delay_ms and segment.run.deliver_at_ms > before_ms:
             delayed[segment.run] = None
 
 
