@@ -17,7 +17,7 @@ from mqbroker.node.cluster import arrival_links
 from mqbroker.node.cluster.forwarding_terms import MAKES_QUEUES
 from mqbroker.wire.performatives import Accepted, Modified, Target
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
@@ -203,6 +203,22 @@ def test_the_heir_knows_ids_of_duplicate_detection_before_a_client_could_repeat_
     Producer(b).publish(b"again", **with_id("early 7"))
     assert count_at(b) == 2_503
     assert "$.duplicate-ids" not in {row["address"] for row in a.admin("queues")["queues"]}
+
+
+def test_what_is_purged_by_turns_as_consumers_leave_is_in_no_receipt() -> None:
+    cluster, a, _ = pair()
+    a.admin("queue-create", name="orders", purge_on_no_consumers=True)
+    Consumer(a, "holder", credit=0)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(3_000):
+        producer.send(b"x", properties=Properties(group_id=f"g{number}"))  # so that each is a segment
+    cluster.run()
+    assert len(producer.outcomes) == 3_000
+    begin(a, cluster)
+    cluster.wait(4_000)
+    said = shown(a)
+    assert (said["left"], said["moved"], said["receipt"]["balances"]) == (0, 0, True), said["receipt"]["difference"]
 
 
 def whose_last_id_does_not_get_there() -> tuple[ClusterStage, ClusterNode, Producer]:

@@ -78,6 +78,10 @@ class Remains:
         if len(self._held) == 1:
             self.go_on(AT_ONCE * work.GIVEN_BACK)
 
+    def is_purging(self, queue: Queue) -> bool:
+        """Whether something that was purged of it is to be settled so far."""
+        return any(held.queue is queue and held.is_unsettled for held in self._held)
+
     def live_of_ids(self, first_id: int, end_id: int) -> Iterator[tuple[Queue, Segment]]:
         """What may have messages of these ids and is not settled so far: what is purged."""
         for held in self._held:

@@ -250,6 +250,8 @@ class ScalingDown:
         if not record.is_on or record.is_ending or not self._may_begin(queue):
             return
         self._lock(queue, record.target)
+        if broker.store.remains.is_purging(queue):
+            return  # what still leaves is in no count of the queue; it is looked at again
         if queue.delivering_count:
             return  # transactions hold it, and what they commit is consumed here; it is looked at again
         try:
