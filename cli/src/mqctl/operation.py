@@ -170,9 +170,13 @@ def _require_none_since(found: Mapping[str, dict[str, Any] | None], seen: Mappin
 def note_of(
     world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True
 ) -> dict[str, Any]:
-    """The next operation after those that were found."""
+    """The next operation after those that were found. Raises CommandError where no number is left."""
+    number = max((int(note["number"]) for note in found.values() if note), default=0) + 1
+    if number >= noting.NUMBER_MAX:
+        raise CommandError(f"operation {number - 1} has the last number there is, so none follows it; it is noted in "
+                           f"{noting.PLACE}; nothing was changed on any host", SHOW)  # fmt: skip
     return {
-        "number": max((int(note["number"]) for note in found.values() if note), default=0) + 1,
+        "number": number,
         "is_held": is_held,
         "token": secrets.token_hex(8),
         "user": _user(),

@@ -124,6 +124,26 @@ def test_each_name_leads_to_another_node() -> None:
     assert lost(led("mq1"), *others) == []
 
 
+def test_a_restart_asks_for_no_discovery_and_for_nobody_who_is_not_there() -> None:
+    seeded = [gossips("mq1", "mq3"), gossips("mq2", "mq3"), gossips("mq3", "mq3", read=["orders"], written=["orders"])]
+    whats = ["queue orders", "address orders"]
+    assert [one.what for one in losses(seeded, ("mq3",), is_restart=True)] == whats
+    assert losses(seeded[2:], ("mq3",), is_restart=True) == []
+    subscribed = node("mq3", read=["durable"], kept=frozenset({"durable"}))
+    assert losses([*seeded[:2], subscribed], ("mq3",), is_restart=True) == []
+    assert lost(node("mq1"), subscribed) == ["queue durable"]
+    assert [one.what for one in losses(seeded[2:], ("mq3",))] == whats
+    # Another one that does not answer is there, and who does not say whom it serves is told of.
+    silent = node("mq1", answers=False, faults=["it is silent"])
+    assert [one.what for one in losses([silent, seeded[2]], ("mq3",), is_restart=True)] == whats
+    assert [one.what for one in losses([silent], ("mq1",), is_restart=True)] == ["mq1"]
+
+
+def test_an_address_that_is_made_for_one_client_needs_nobody_else() -> None:
+    names = ["temporary.7", "$cluster", "orders", None]
+    assert facts.written_in({"producers": [{"address": name} for name in names]}) == {"orders"}
+
+
 # -- what nodes say ---------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +252,17 @@ def test_an_address_that_would_be_made_elsewhere_is_open_there(world: World, clu
     made = {"settings": [{"setting": "auto-create-addresses", "value": True}]}
     says(world, "mq1", **{"address-settings-show": made})
     assert gate.lost(world, cluster, [["mq3"]]) == []
+
+
+def test_a_durable_subscription_waits_for_a_restart_and_a_queue_does_not(
+    world: World, cluster: InventoryCluster
+) -> None:
+    rows = [{"name": "news", "routing_type": "multicast", "durable": True, "consumer_count": 1},
+            {"name": "jobs", "routing_type": "anycast", "durable": True, "consumer_count": 1}]  # fmt: skip
+    says(world, "mq3", queues={"queues": rows})
+    said = gate.lost(world, cluster, [["mq3"]], is_restart=True)
+    assert [one.split(":")[0] for one in said] == ["queue jobs"]
+    assert len(gate.lost(world, cluster, [["mq3"]])) == 2
 
 
 def test_a_node_that_does_not_answer_or_leaves_stays_for_nobody(world: World, cluster: InventoryCluster) -> None:

@@ -392,3 +392,10 @@ def test_a_task_that_ends_is_waited_for() -> None:
         child.stdout.readline()  # before it runs, the system may not show its arguments
         assert idle.has_task()
         child.communicate()
+
+
+def test_no_operation_follows_the_last_number(world: World) -> None:
+    last = {"number": noting.NUMBER_MAX - 1}
+    with pytest.raises(CommandError, match="has the last number there is, so none follows it"):
+        operation.note_of(world, WHAT, {"mq1": None, "mq2": last})
+    assert operation.note_of(world, WHAT, {"mq1": {"number": noting.NUMBER_MAX - 2}})["number"] == last["number"]

@@ -85,7 +85,8 @@ def run(world: World, options: Options) -> int:
         bundle = bundle_of(world, options, cluster)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         if not options.check:
-            require_served(world, cluster, restarts(cluster, plan.changes, batch), is_forced=options.force)
+            turns = restarts(cluster, plan.changes, batch)
+            require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
         show_and_ask(world, options, cluster, plan)
     folder = folder_of(world, cluster)
     inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)

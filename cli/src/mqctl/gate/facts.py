@@ -92,8 +92,13 @@ def _is_made(session: AdminClient, name: str) -> bool:
 
 
 def written_in(answer: Mapping[str, Any]) -> set[str]:
-    """Addresses that clients of a node send to; a link that names none may send anywhere."""
-    return {str(row["address"]) for row in answer["producers"] if row["address"]}
+    """Addresses that clients of a node send to; a link that names none may send anywhere. What is made for one client,
+    as for its answers, goes with it."""
+    return {
+        str(row["address"])
+        for row in answer["producers"]
+        if row["address"] and not str(row["address"]).startswith(("$", TEMPORARY))
+    }
 
 
 def standing_of(
@@ -107,6 +112,7 @@ def standing_of(
         takes_clients=answer["drain"].get("state", SERVES) == SERVES,
         invites=any(row["option"].endswith(INVITES) and row["value"] for row in answer["options"]),
         read=frozenset(row["name"] for row in answer["queues"] if is_read(row)),
+        kept=frozenset(row["name"] for row in answer["queues"] if is_read(row) and row["routing_type"] == "multicast"),
         written=frozenset(written_in(answer)),
         open=(frozenset(addresses) - paused.keys()) | frozenset(made),
         shut=paused,

@@ -27,13 +27,20 @@ Force = Annotated[
 
 
 def require_served(
-    world: World, cluster: InventoryCluster, turns: Iterable[Sequence[Host]], *, is_forced: bool
+    world: World,
+    cluster: InventoryCluster,
+    turns: Iterable[Sequence[Host]],
+    *,
+    is_forced: bool,
+    is_restart: bool = False,
 ) -> None:
-    """Everybody is served while the hosts of each turn are away. Raises CommandError that names what is not."""
+    """Everybody is served while the hosts of each turn are away, at a restart for a moment. Raises CommandError that
+    names what is not."""
     turns = [turn for turn in turns if turn]
     if not turns:
         return
-    said = lost(world, cluster, [[name for host in turn for name in host.node_names] for turn in turns])
+    names = [[name for host in turn for name in host.node_names] for turn in turns]
+    said = lost(world, cluster, names, is_restart=is_restart)
     if said and not is_forced:
         raise CommandError(
             f"{counted(len(said), 'thing')} would not be served meanwhile: {'; '.join(said)}; nothing was changed",
@@ -44,7 +51,12 @@ def require_served(
 
 
 def lost(
-    world: World, cluster: InventoryCluster, turns: Sequence[Collection[str]], sent_to: Collection[str] = ()
+    world: World,
+    cluster: InventoryCluster,
+    turns: Sequence[Collection[str]],
+    sent_to: Collection[str] = (),
+    *,
+    is_restart: bool = False,
 ) -> list[str]:
     """What nobody serves while the nodes of one of these turns are away, in words, each once."""
     nodes = standings(world, nodes_in(cluster))
@@ -52,7 +64,9 @@ def lost(
     for one in nodes:
         if one.name not in gone and not one.answers:
             world.note(f"{'; '.join(one.faults) or f'{one.name} does not run'}; it stands in for nobody")
-    return list(dict.fromkeys(one.text for away in turns for one in losses(nodes, away, sent_to)))
+    return list(
+        dict.fromkeys(one.text for away in turns for one in losses(nodes, away, sent_to, is_restart=is_restart))
+    )
 
 
 def restarts(cluster: InventoryCluster, changes: Iterable[Change], batch: str) -> list[list[Host]]:

@@ -15,7 +15,7 @@ so `--force` may overrule all of it. Source: docs/adr/0028-one-operation-at-a-ti
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 SHUT = "it does not exist there, and is not made for who sends"
 
@@ -23,7 +23,8 @@ SHUT = "it does not exist there, and is not made for who sends"
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a node says of itself. `invites`: it tells other nodes how clients reach it, so that they may be sent there;
-    `read`: queues that clients consume from; `written`: addresses that they send to;
+    `read`: queues that clients consume from, `kept`: durable subscriptions among them;
+    `written`: addresses that they send to;
     `answers`: it has said all of this; `faults`: why nobody knows whom it serves;
     `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not.
     """
@@ -32,6 +33,7 @@ class Standing:
     takes_clients: bool = True
     invites: bool = False
     read: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
     shut: Mapping[str, str] = field(default_factory=dict)
@@ -63,20 +65,28 @@ class Loss:
         return f"{self.what}: {self.why} ({self.remedy})"
 
 
-def losses(nodes: Sequence[Standing], away: Collection[str], sent_to: Collection[str] = ()) -> list[Loss]:
-    """All that is lost while the nodes `away` are. `sent_to`: nodes that their clients are sent to, where they are."""
+def losses(
+    nodes: Sequence[Standing], away: Collection[str], sent_to: Collection[str] = (), *, is_restart: bool = False
+) -> list[Loss]:
+    """All that is lost while the nodes `away` are. `sent_to`: nodes that their clients are sent to, where they are.
+
+    `is_restart`: they come back at once, so that others need no new way to find somebody, and where there are no others
+    nobody could stand in. What a durable subscription gets meanwhile waits for its client, who comes back to it.
+    """
     unknown = [Loss(one.name, f"nobody knows whom it serves: {'; '.join(one.faults)}", "mqctl status")
                for one in nodes if one.name in away and one.faults]  # fmt: skip
+    if is_restart and len(nodes) == 1:
+        return unknown
     nodes = [one for one in nodes if one.answers]
-    gone = [one for one in nodes if one.name in away]
+    gone = [replace(one, read=one.read - one.kept) if is_restart else one for one in nodes if one.name in away]
     stay = [one for one in nodes if one.name not in away and one.takes_clients]
     is_sent_on = any(one.name in sent_to and one.invites for one in stay)
     return [
         *unknown,
         *_queues(gone, stay, is_sent_on=is_sent_on),
         *_addresses(gone, stay),
-        *_gossip(nodes, gone, [one for one in nodes if one.name not in away]),
-        *_names(gone, [one for one in nodes if one.name not in away]),
+        *(() if is_restart else _gossip(nodes, gone, [one for one in nodes if one.name not in away])),
+        *(() if is_restart else _names(gone, [one for one in nodes if one.name not in away])),
     ]
 
 
