@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from mqbroker.amqp.events import Detached
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.types import Described, Symbol
@@ -21,7 +22,7 @@ ASKS = Attach(name="news", handle=0, role=True, source=None, target=Target())
 
 def subscribe(node: ClusterNode, name: str = "news", credit: int = 0, **said: Any) -> Consumer:
     source = {**DURABLE, **said.pop("source", {})}
-    consumer = Consumer(node, name, "topic", credit, source=source, **said)
+    consumer = Consumer(node, name, said.pop("address", "topic"), credit, source=source, **said)
     node.cluster.run()
     return consumer
 
@@ -355,3 +356,93 @@ def test_that_all_is_there_holds_no_longer_than_the_link_that_said_so() -> None:
     assert is_told(subscribe(b, credit=500)) == "amqp:resource-locked"
     moved(a, cluster)
     assert subscribe(b, credit=500).bodies == bodies(100)
+
+
+def ended(node: ClusterNode, name: str = "news") -> None:
+    """Its subscriber closes it for good."""
+    consumer = subscribe(node, name)
+    consumer.link.detach()
+    node.cluster.run()
+    assert waits(node, f"{name}.{name}") == -1
+
+
+def handed_over() -> tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode]:
+    """To b, where all of it was read."""
+    cluster, a, b, c = three()
+    left_behind(a)
+    published(a, 10)
+    begin(a, cluster)
+    moved(a, cluster)
+    reader = subscribe(b, credit=50)
+    assert reader.bodies == bodies(10)
+    reader.talker.connection.close()
+    cluster.run()
+    return cluster, a, b, c
+
+
+def parted(cluster: ClusterStage) -> None:
+    """Links of a and b come anew."""
+    for pipe in cluster.between("a", "b"):
+        cluster.cut(pipe)
+    cluster.wait(6_000)
+
+
+@pytest.mark.parametrize("how", ["messages", "link", "start of the leaver", "start of the heir"])
+def test_a_subscription_that_was_ended_at_the_heir_is_over(how: str) -> None:
+    cluster, a, b, c = handed_over()
+    ended(b)
+    if how == "messages":
+        published(c, 5, 100)
+        cluster.wait(6_000)
+    elif how == "link":
+        parted(cluster)
+    else:
+        node = a if how == "start of the leaver" else b
+        node.crash()
+        node.start()
+        cluster.wait(6_000)
+    assert (waits(a), waits(b)) == (-1, -1)
+    assert shown(a)["state"] == "moved"
+    assert shown(a)["receipt"]["balances"]
+    assert subscribe(b, credit=50).bodies == []
+
+
+@pytest.mark.parametrize("said", [{"filter": RED}, {"address": "other"}])
+def test_a_subscription_that_was_changed_at_the_heir_gets_what_it_asks_for_alone(said: dict[str, Any]) -> None:
+    cluster, a, b, c = handed_over()
+    left_behind(b, **said)
+    published(c, 5, 100)
+    cluster.wait(1_000)
+    parted(cluster)
+    published(c, 5, 200)
+    published(c, 5, 300, application_properties={"colour": "red"})
+    cluster.wait(6_000)
+    assert (waits(a), shown(a)["state"], shown(a)["hindrances"]) == (-1, "moved", [])
+    assert subscribe(b, credit=50, **said).bodies == (bodies(5, 300) if "filter" in said else [])
+
+
+def test_a_subscription_that_came_empty_may_be_ended_at_the_heir() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    begin(a, cluster)
+    moved(a, cluster)
+    ended(b)
+    for node in (b, a):
+        node.crash()
+        node.start()
+        cluster.wait(6_000)
+    assert (waits(a), waits(b)) == (-1, -1)
+
+
+def test_a_subscription_whose_heir_lost_it_in_a_crash_is_made_again() -> None:
+    cluster, a, b = pair()
+    left_behind(a)
+    begin(a, cluster)
+    cluster.wait(900)
+    b.is_disk_held = True
+    cluster.wait(3_000)
+    b.crash()
+    b.is_disk_held = False
+    b.start()
+    moved(a, cluster)
+    assert waits(b) == 0

@@ -49,7 +49,7 @@ class Arrival(Address):
     """Where the messages of one link of another node go. `names`: queues, by their names in the cluster; `key`: what is
     known of its source is known under this name."""
 
-    __slots__ = ("is_counted", "key", "names", "source")
+    __slots__ = ("is_counted", "key", "names", "queue", "source")
 
     def __init__(self, whole: Address, source: str, names: tuple[str, ...]) -> None:
         super().__init__(whole.name, whole.meter, pages=whole.pages)
@@ -57,6 +57,7 @@ class Arrival(Address):
         self.source = self.key = source
         self.names = names
         self.is_counted = False  # whether a digest is kept of what comes
+        self.queue: Queue | None = None  # of one that drains here: a later one of its name is another subscription
         self.can_page = whole.can_page
         self.is_topic = True  # nothing is made for it
 
@@ -73,6 +74,10 @@ def _values_of(run: Run, queues: list[Queue]) -> Iterator[Run]:
             yield from (part_of(part, index, index + 1, part.traits) for index in range(part.count))
         else:
             yield part
+
+
+def _there(queue: Queue) -> list[Queue]:
+    return [] if queue.is_deleted else [queue]
 
 
 def source_of(key: str) -> str:
@@ -155,7 +160,7 @@ class Arrivals:
         """
         store = self._store
         whole = store.addresses.get(arrival.name, arrival)
-        queues = self._queues(whole, arrival.names)
+        queues = self._queues(whole, arrival.names) if arrival.queue is None else _there(arrival.queue)
         if not queues and not self._has_come(arrival.key, first_id, run.count):
             return None
         known = self._known(arrival.key)
@@ -268,7 +273,18 @@ class Arrivals:
         LOOK.has_touched = True
         arrival.is_counted = True
         self._counted[arrival.source] = None
+        arrival.queue = self._store.remotes.queue_here(arrival.names[0], self.node_id)
         return self._digests.get(arrival.source, NO_IDS)
+
+    def come(self, source: str) -> None:
+        """All of a queue that drains here is here: that its namesake was here is kept, in the append that made it."""
+        LOOK.has_touched = True
+        if source not in self._digests and len(self._digests) < SOURCES_MAX:
+            self._say_digest(source, NO_IDS)
+
+    def had_here(self, source: str) -> bool:
+        """Whether the namesake of a queue that drains was on disk here."""
+        return source in self._digests
 
     def drained_here(self) -> list[str]:
         """Sources that have a link, and are queues that drain to their namesakes here."""
@@ -283,8 +299,11 @@ class Arrivals:
         return any(source.startswith(node_id) for source in self._links)
 
     def _digest(self, source: str, first: int, count: int) -> None:
+        self._say_digest(source, self._digests.get(source, NO_IDS).plus(first, count))
+
+    def _say_digest(self, source: str, digest: IdDigest) -> None:
         LOOK.has_touched = True
-        digest = self._digests[source] = self._digests.get(source, NO_IDS).plus(first, count)
+        self._digests[source] = digest
         self._store.journal.duplicates.add(DIGEST_PREFIX + source, DIGEST_NUMBER, digest.packed(), DIGEST_NUMBER)
 
     def _say_again(self, key: str) -> None:
@@ -317,6 +336,7 @@ class Arrivals:
         """The source is gone for good."""
         for key in list(self._keys.get(source, ())):
             self._forget_key(key)
+        self._forget_digest(source)
 
     def _forget_key(self, key: str) -> None:
         source = source_of(key)
@@ -325,10 +345,14 @@ class Arrivals:
         if not self._keys[source]:
             del self._keys[source]
             self._parted.pop(source, None)
-            if self._digests.pop(source, None) is not None:
-                self._store.journal.duplicates.drop(DIGEST_PREFIX + source)
+            self._forget_digest(source)
         del self._ranges[key]
         self._store.journal.duplicates.drop(PREFIX + key)
+
+    def _forget_digest(self, source: str) -> None:
+        LOOK.has_touched = True
+        if self._digests.pop(source, None) is not None:
+            self._store.journal.duplicates.drop(DIGEST_PREFIX + source)
 
     def load(self, recovered: Recovered) -> None:
         """Take over what recovery found. Raises StorageFault."""

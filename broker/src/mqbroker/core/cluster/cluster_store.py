@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mqbroker.core.address.auto_delete import AutoDelete
     from mqbroker.core.address.dead_letters import DeadLetters
     from mqbroker.core.address.message_observer import MessageObserver
-    from mqbroker.core.cluster.arrivals import Arrivals
     from mqbroker.core.cluster.forwarding import Remotes
     from mqbroker.core.cluster.queue_observer import QueueObserver
     from mqbroker.core.queue.backlog import Segment
@@ -31,7 +30,6 @@ class ClusterStore(AddressStore):
     """See the module's docstring."""
 
     node_id: str
-    arrivals: Arrivals
     remotes: Remotes
     auto_delete: AutoDelete
     dead_letters: DeadLetters

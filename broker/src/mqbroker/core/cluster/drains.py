@@ -115,6 +115,11 @@ class Drains:
         if progress is not None:
             progress.has_said_come = has_come
 
+    def has_said_come(self, queue: Queue) -> bool:
+        """Whether the link of now said that."""
+        progress = self.progress.get(queue.kind.name)
+        return progress is not None and progress.has_said_come
+
     def has_to_say(self, queue: Queue) -> bool:
         """Whether that is still to be said: nobody asks of others than subscriptions."""
         progress = self.progress.get(queue.kind.name)

@@ -53,6 +53,10 @@ def _is_reserved() -> None:
     """What waits for the disk: links to other nodes begin behind it."""
 
 
+def _never(node_id: str) -> bool:
+    return False
+
+
 def _nobody(queue: Queue) -> None:
     """No node is there that would serve it."""
 
@@ -64,6 +68,7 @@ class Remotes:
         self._store = store
         self.redistribution: Final = redistribution
         self.on_queue: Callable[[Queue], None] = _nobody  # is told of each new store-and-forward queue
+        self.is_heard: Callable[[str], bool] = _never  # whether that node has a link on which messages come
         self.connections: dict[str, Forwarding] = {}
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[ForwardingRoute, Queue] = {}
@@ -136,7 +141,7 @@ class Remotes:
         that is linked and has not handed it over: whoever subscribed here now would not have what waits there."""
         for node_id, heir in self.leaving.items():
             remote = self.by_name.get(cluster_name_of(name, node_id))
-            is_linked = remote is not None and (remote.binding.is_connected or self._store.arrivals.is_linked(node_id))
+            is_linked = remote is not None and (remote.binding.is_connected or self.is_heard(node_id))
             is_there = remote is not None and is_linked and remote.binding.routing == MULTICAST
             if is_there and heir == self._store.node_id and cluster_name_of(name, node_id) not in self.wholly_here:
                 why = f"subscription {name!r} is not here yet: node {node_id} hands it over; try again"

@@ -41,8 +41,8 @@ class QueueTally:
     last, when so many of them `went`; `arrived_before` what it knew under that link's name before anything went."""
 
     __slots__ = (
-        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "link", "name", "volatile",
-        "volatile_came", "volatile_went", "went",
+        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "has_come", "link", "name",
+        "volatile", "volatile_came", "volatile_went", "went",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, before: dict[str, int]) -> None:
@@ -59,6 +59,7 @@ class QueueTally:
         self.arrived_before: IdDigest | None = None
         self.arrived: IdDigest | None = None
         self.asked_at = -1
+        self.has_come = False  # the other node had all of it once, and was told so
         self.link = ""  # under this name the other node knows it, also when it is made again or drains once more
 
     @property
@@ -73,7 +74,7 @@ class QueueTally:
             "went": self.went.numbers,
             "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
             "arrived": None if self.arrived is None else self.arrived.numbers, "asked_at": self.asked_at,
-            "link": self.link,
+            "link": self.link, "has_come": self.has_come,
         }  # fmt: skip
         return as_json(said).encode()
 
@@ -85,6 +86,7 @@ class QueueTally:
             tally = QueueTally(name, said["address"], {each: int(said["before"][each]) for each in COUNTS})
             tally.came, tally.consumed = int(said["came"]), int(said["consumed"])
             tally.went, tally.link = IdDigest(*said["went"]), str(said.get("link", ""))
+            tally.has_come = bool(said.get("has_come", False))
             if said["arrived_before"] is not None:
                 tally.arrived_before = IdDigest(*said["arrived_before"])
             if said.get("arrived") is not None:
@@ -239,6 +241,19 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.changed[tally.name] = tally
         tally.arrived, tally.asked_at = arrived.since(tally.arrived_before), tally.went.count
         return is_first
+
+    def heard_come(self, queue: Queue) -> None:
+        """The other node has heard that it has all of it."""
+        tally = self.tallies.get(queue.kind.name)
+        LOOK.has_touched = True
+        if tally is not None and not tally.has_come:
+            tally.has_come = True
+            self.changed[tally.name] = tally
+
+    def has_come(self, queue: Queue) -> bool:
+        """Whether it ever had."""
+        tally = self.tallies.get(queue.kind.name)
+        return tally is not None and tally.has_come
 
     def has_to_ask(self, queue: Queue) -> bool:
         """Whether more has gone to the other node than it has said that it has."""

@@ -96,6 +96,8 @@ class Store(PagingStore):
         self.remotes = Remotes(self, self.redistribution)
         self.retroactive = Retroactive(self, self.overdue)
         self.arrivals = Arrivals(self)
+        LOOK.has_touched = True
+        self.remotes.is_heard = self.arrivals.is_linked
         self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.queue_observers: tuple[QueueObserver, ...] = ()
         self.message_observers: tuple[MessageObserver, ...] = ()

@@ -24,7 +24,9 @@ from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwarding_terms import (
+    CAME_BEFORE,
     CLOSES_FOR_GOOD,
+    ENDED,
     HAS_COME,
     NOT_FOUND,
     NUMBERED,
@@ -203,13 +205,18 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     answer = answer_to(target)
     if QUEUE in said:
         _check_stays(peer.broker.store)
-        _make_queue(peer.broker.store, queue_wanted(said[QUEUE], target.address), names)
+        kind = queue_wanted(said[QUEUE], target.address)
+        if said.get(CAME_BEFORE) is True and kind is not None:
+            _check_goes_on(peer.broker.store, kind, key)
+        _make_queue(peer.broker.store, kind, names)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     if QUEUE in said:
         answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival))
         peer.broker.store.remotes.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
+        if said.get(HAS_COME) is True:
+            peer.broker.store.arrivals.come(key)
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
     return MadeEnd(end, answer)
 
@@ -221,6 +228,14 @@ def _check_stays(store: Store) -> None:
     leaves = store.remotes.scale_down
     if leaves.is_on and not leaves.is_ending:
         raise Refused("amqp:precondition-failed", f"this node scales down itself, to node {leaves.target}")
+
+
+def _check_goes_on(store: Store, kind: QueueKind, source: str) -> None:
+    """Raises Refused where a subscription that all had come of, and was on disk here, was ended or changed here since:
+    it is not made anew, and who changed it gets nothing more of what it was."""
+    found = store.queues.get(kind.name)
+    if store.arrivals.had_here(source) and (found is None or other_terms(found.kind, kind)):
+        raise Refused(ENDED, f"subscription {kind.name!r} was ended here")
 
 
 def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) -> None:

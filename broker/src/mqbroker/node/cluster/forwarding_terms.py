@@ -25,19 +25,24 @@ CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is close
 QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the other node makes one where it has none,
 MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
 HAS_COME: Final = Symbol("mq:has-come")  # whether all that waited in it is there
+CAME_BEFORE: Final = Symbol("mq:came-before")  # and whether it was told so once: no queue is made any more then
 ARRIVED: Final = Symbol("mq:arrived")  # and how much has come of it, by the numbers that flows say
 NOT_FOUND: Final = "amqp:not-found"
+ENDED: Final = "mq:ended"  # of a subscription that all had come of, and that its subscriber has ended or changed there
 OLDER: Final = "the other node is of a release that does not know what drains there: upgrade it first"
 ATTRIBUTES_SIZE_MAX: Final = 64 << 10
 OF_HERE: Final = (*DRAIN, "maker", "configured")  # what a queue is not at the other node
 
 
-def attach_for(kind: QueueKind, node_id: str, *, is_numbered: bool, has_come: bool = False) -> Attach:
-    """What a node says that has such a queue; `has_come`: nothing that drains is in it, or without an answer."""
+def attach_for(
+    kind: QueueKind, node_id: str, *, is_numbered: bool, has_come: bool = False, came_before: bool = False
+) -> Attach:
+    """What a node says that has such a queue; `has_come`: nothing that drains is in it, or without an answer.
+    `came_before`: that was so once, and was heard."""
     said: dict[Symbol, Any] = {SOURCE: node_id, ROUTE: list(kind.route), NUMBERED: is_numbered, CLOSES_FOR_GOOD: True}
     if kind.is_draining:
         said[QUEUE] = as_json({name: value for name, value in kind.attributes().items() if name not in OF_HERE})
-        said[HAS_COME] = has_come
+        said[HAS_COME], said[CAME_BEFORE] = has_come, came_before
     return Attach(
         name=kind.drains_as or kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
         target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,

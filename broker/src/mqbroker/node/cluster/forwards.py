@@ -17,13 +17,15 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.marks import NONE
 from mqbroker.core.queue.handed_over import ANSWERED_MAX
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.cluster.forwarding_terms import NOT_FOUND, OLDER, arrived_in, attach_for, has_come, has_made
+from mqbroker.node.cluster.drain_links import attach_of, heard
+from mqbroker.node.cluster.forwarding_terms import ENDED, NOT_FOUND, OLDER, has_made
 from mqbroker.node.cluster.rivals import rivals_at, turn_rank
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
@@ -265,18 +267,16 @@ class Forwards:
 
     def attach(self, queue: Queue) -> None:
         """A queue that this bridge serves."""
-        peer, session = self.peer, self.peer.session
+        peer, session, remotes = self.peer, self.peer.session, self.broker.store.remotes
         if not self.is_begun or queue in self.consumers or session is None or peer.connection.is_dead:
             return
-        kind, own = queue.kind, peer.broker.node_id
-        is_numbered = peer.bridge.of.options.use_duplicate_detection or kind.is_draining
+        is_numbered = peer.bridge.of.options.use_duplicate_detection or queue.kind.is_draining
         try:
-            link = session.attach_sender(attach_for(kind, own, is_numbered=is_numbered, has_come=has_come(queue)))
+            link = session.attach_sender(attach_of(remotes, queue, peer.broker.node_id, is_numbered=is_numbered))
         except PeerFault as fault:
             self._refused(queue, fault.description)
             return
         LOOK.has_touched = True
-        peer.broker.store.remotes.drains.said_come(queue, has_come=has_come(queue))
         consumer = link.end = self.consumers[queue] = ForwardConsumer(self, link, queue)
         consumer.is_arriving = True
         queue.arriving_count += 1
@@ -291,7 +291,7 @@ class Forwards:
             self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
             if not has_made(answer):
                 self.peer.detach(consumer.link, is_closed=False)
-            elif self.broker.store.remotes.scale_down.heard(consumer.queue, arrived_in(answer)):
+            elif heard(self.broker.store.remotes, consumer.queue, answer):
                 self.broker.store.decisions.wait(self._join, consumer)
                 return
         if consumer.is_arriving and consumer.link.is_attached:
@@ -309,13 +309,15 @@ class Forwards:
     def detached(self, consumer: ForwardConsumer, error: Error | None) -> None:
         """Its link is gone, and what was on it is back in its queue."""
         queue, broker = consumer.queue, self.broker
-        condition = "" if error is None else str(error.condition)
-        description = "" if error is None else error.description or ""
+        condition, description = ("", "") if error is None else (str(error.condition), error.description or "")
         LOOK.has_touched = True
         if self.consumers.pop(queue, None) is not None:
             self._look(queue)
         broker.store.remotes.drains.look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
+            return
+        if condition == ENDED and queue.kind.is_draining:
+            broker.store.delete_queue(queue, BROKER)  # what has come to it since is for nobody
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
@@ -389,10 +391,9 @@ class Forwards:
         store = self.broker.store
         if not gone:
             return
-        if store.journal.latest_position == store.journal.position:  # what this step appends may say it
-            store.decisions.wait(self._settled_on_disk, consumer, gone)
-        else:
-            store.decisions.wait_for_earlier(self._settled_on_disk, consumer, gone)
+        may_say = store.journal.latest_position == store.journal.position  # what this step appends may say it
+        wait = store.decisions.wait if may_say else store.decisions.wait_for_earlier
+        wait(self._settled_on_disk, consumer, gone)
 
     def _settled_on_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
         for first, end in gone:

@@ -1,0 +1,29 @@
+"""What the two ends of a link over which a queue drains tell each other of how much of it has come.
+
+Source: docs/adr/0027-scale-down.md.
+"""
+
+from __future__ import annotations
+
+from mqbroker.core.cluster.forwarding import Remotes
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.cluster.forwarding_terms import arrived_in, attach_for, has_come
+from mqbroker.node.values.subscriptions import is_of_subscribers
+from mqbroker.wire.performatives import Attach
+
+
+def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool) -> Attach:
+    """What this node says for a queue, which is remembered where it drains."""
+    # The other node may have ended a subscription since, of which it had all once.
+    may_be_over = is_of_subscribers(queue.kind) and not queue.kind.drain_ends
+    came_before = may_be_over and remotes.scale_down.has_come(queue)
+    remotes.drains.said_come(queue, has_come=has_come(queue))
+    return attach_for(queue.kind, node_id, is_numbered=is_numbered, has_come=has_come(queue), came_before=came_before)
+
+
+def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:
+    """The other node has, or has made, a queue for what drains; whether nothing may go before this step's append is on
+    disk."""
+    if remotes.drains.has_said_come(queue):
+        remotes.scale_down.heard_come(queue)
+    return remotes.scale_down.heard(queue, arrived_in(answer))
