@@ -446,3 +446,17 @@ def test_a_subscription_whose_heir_lost_it_in_a_crash_is_made_again() -> None:
     b.start()
     moved(a, cluster)
     assert waits(b) == 0
+
+
+def test_an_heir_keeps_nobody_out_of_what_is_never_handed_over() -> None:
+    cluster, a, b = pair()
+    volatile = {"durable": 0, "expiry_policy": None, "capabilities": SHARED}
+    subscribe(a, "volatile", source=volatile)
+    left_behind(a)
+    published(a, 3)
+    left_behind(b, filter=RED)
+    begin(a, cluster, force=True)
+    assert is_told(subscribe(b, "volatile", source=volatile)) == ""
+    cluster.wait(5_000)
+    assert shown(a)["state"] == "failed"
+    assert is_told(subscribe(b, credit=5, filter=RED)) == ""

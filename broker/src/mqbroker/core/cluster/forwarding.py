@@ -143,6 +143,7 @@ class Remotes:
             remote = self.by_name.get(cluster_name_of(name, node_id))
             is_linked = remote is not None and (remote.binding.is_connected or self.is_heard(node_id))
             is_there = remote is not None and is_linked and remote.binding.routing == MULTICAST
+            is_there = is_there and remote is not None and not remote.binding.is_volatile  # which never drains
             if is_there and heir == self._store.node_id and cluster_name_of(name, node_id) not in self.wholly_here:
                 why = f"subscription {name!r} is not here yet: node {node_id} hands it over; try again"
                 raise Refused(LOCKED, why)

@@ -208,7 +208,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         kind = queue_wanted(said[QUEUE], target.address)
         if said.get(CAME_BEFORE) is True and kind is not None:
             _check_goes_on(peer.broker.store, kind, key)
-        _make_queue(peer.broker.store, kind, names)
+        _make_queue(peer.broker.store, kind, names, source)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
@@ -238,7 +238,7 @@ def _check_goes_on(store: Store, kind: QueueKind, source: str) -> None:
         raise Refused(ENDED, f"subscription {kind.name!r} was ended here")
 
 
-def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) -> None:
+def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], node_id: str) -> None:
     """A queue of another node drains to its namesake here, which is made where it is not there. Raises Refused."""
     if kind is None or names != (cluster_name_of(kind.name, store.node_id),):
         raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
@@ -250,6 +250,7 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...]) ->
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
     elif what := other_terms(found.kind, kind):
+        store.remotes.moves_here(names[0], node_id, has_come=True)  # nothing does, and nobody has to wait for it
         why = f"queue {kind.name!r} is here on other terms, and would not keep what that one does: {what}"
         raise Refused("amqp:precondition-failed", why)
 
