@@ -92,8 +92,9 @@ def test_filters_of_long_selectors_are_bounded_by_what_they_take(monkeypatch: py
         kept = f._REMEMBERED.filters
         assert sum(len(each.text) for each in kept) <= 10_000
     assert len(kept) > 1
-    short = [message_filter(compile_selector(f"n = {number}")) for number in range(20)]
-    assert [message_filter(compile_selector(f"n = {number}")) for number in range(20)] == short
+    short = [compile_selector(f"n = {number}") for number in range(20)]
+    filters = [message_filter(selector) for selector in short]
+    assert [message_filter(selector) for selector in short] == filters
 
 
 def test_a_look_at_what_is_remembered_decodes_nothing() -> None:
