@@ -9,20 +9,46 @@ Source: docs/adr/0025-drain.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import ID_BITS, OVERFLOWED, REPLACED, Segment
 from mqbroker.core.queue.last_value import age, keyed, values
 
 if TYPE_CHECKING:
-    from mqbroker.core.queue.queue import Queue
+    from mqbroker.core.queue.backlog import Backlog
+    from mqbroker.core.queue.handed_over import HandedOver
+    from mqbroker.core.queue.kinds import QueueKind
 
 ID_END: Final = 1 << ID_BITS  # above the ids of all messages
 OVERFLOWED_MAX: Final = 100  # pieces that leave a ring at once; the rest follows by turns
 
 
-def begin(queue: Queue) -> None:
+class QueueThatDrains(Protocol):
+    """What is asked of the queue here (core/queue/queue.py has all of it)."""
+
+    kind: QueueKind
+    backlog: Backlog
+    handed_over: HandedOver | None
+    scheduled: list[tuple[int, int, Segment]]
+    scheduled_count: int
+    gone: list[tuple[str, Segment]]
+    last_values: dict[str, Segment]
+
+    def schedule(self, segment: Segment, due_ms: int) -> None:
+        """It waits until then."""
+
+    def free_count(self, segment: Segment) -> int:
+        """How many of these no other node may have."""
+
+    def is_last(self, key: str, segment: Segment) -> bool:
+        """Whether it is the last value of its key."""
+
+    def overflow(self, count_max: int) -> int:
+        """What is beyond the size of a ring goes, so many pieces at most."""
+
+
+def begin(queue: QueueThatDrains) -> None:
     """It drains from now on. Values that are to be delivered again, and were replaced since, go: none is behind them
     later that says so."""
     LOOK.has_touched = True
@@ -35,7 +61,7 @@ def begin(queue: Queue) -> None:
                 queue.schedule(piece, due_ms)
 
 
-def arrived(queue: Queue, key: str, piece: Segment) -> None:
+def arrived(queue: QueueThatDrains, key: str, piece: Segment) -> None:
     """A value has come, which is one message. It replaces the one before if the other node cannot have that."""
     if piece.run.deliver_at_ms:
         return
@@ -46,7 +72,7 @@ def arrived(queue: Queue, key: str, piece: Segment) -> None:
         queue.gone.append((REPLACED, queue.backlog.take_at(old.rank, 1)))
 
 
-def is_stale(queue: Queue, key: str, piece: Segment) -> bool:
+def is_stale(queue: QueueThatDrains, key: str, piece: Segment) -> bool:
     """Whether a message that was in delivery, or was to be delivered again, is an earlier value that may go."""
     if not key or queue.is_last(key, piece):
         return False
@@ -54,7 +80,7 @@ def is_stale(queue: Queue, key: str, piece: Segment) -> bool:
     return is_free or not queue.kind.is_draining
 
 
-def push_out(queue: Queue, count_max: int) -> int:
+def push_out(queue: QueueThatDrains, count_max: int) -> int:
     """What is beyond twice the size of a ring goes, oldest first, at most so many pieces; says how many.
 
     The drain may be stuck for long. What comes before the last message that the other node may have stays, so that a
@@ -76,7 +102,7 @@ def push_out(queue: Queue, count_max: int) -> int:
     return count
 
 
-def end(queue: Queue, now_ms: int) -> None:
+def end(queue: QueueThatDrains, now_ms: int) -> None:
     """It drains no more: earlier values, and what is beyond the size of a ring, go again; what is not due waits."""
     LOOK.has_touched = True
     for segment in [each for each in queue.backlog if each.run.deliver_at_ms > now_ms]:
@@ -86,7 +112,7 @@ def end(queue: Queue, now_ms: int) -> None:
     queue.overflow(OVERFLOWED_MAX)
 
 
-def _keep_last(queue: Queue) -> None:
+def _keep_last(queue: QueueThatDrains) -> None:
     """Of each key. What is to be delivered again is asked when its time comes."""
     held, unknown = queue.last_values, set()
     LOOK.has_touched = True
