@@ -47,3 +47,9 @@ def test_a_copied_data_directory_is_refused_until_told_what_it_is(play: Run, hos
     assert node_id(copy) != node_id(original)
     copy.check_output("systemctl start mqbroker@default")
     assert copy.service("mqbroker@default").is_running
+
+    # The rollout that failed still has the host, until it is gone on with.
+    outcome = play("rollout", "--limit", "mq3")
+    assert "is under way" in outcome.complaints()
+    outcome = play("rollout", "--limit", "mq3", mq_resume=True)
+    assert outcome.code == 0, outcome.output
