@@ -17,10 +17,11 @@ from mqctl import confirm, operation
 from mqctl.commands import drain as drain_command
 from mqctl.commands import scale_down
 from mqctl.commands import undrain as undrain_command
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.remote import operation as noting
 from mqctl.scaledown.beginning import begin
+from mqctl.scaledown.drain import DrainFollower
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import look_at
 from mqctl.scaledown.plan import plan_of
@@ -59,7 +60,7 @@ def noted(world: World) -> dict[str, tuple[int, bool]]:
 
 
 def options(**changes: Any) -> drain_command.Options:
-    return drain_command.Options(**{"host": "mq3", "yes": True, "json": True, **changes})
+    return drain_command.Options(**{"host": "mq3", "move": True, "yes": True, "json": True, **changes})
 
 
 def rows(world: World) -> list[dict[str, Any]]:
@@ -199,3 +200,115 @@ def test_a_plan_that_is_agreed_to_late_is_not_carried_out(
     with pytest.raises(CommandError, match="has been there since the plan was made"):
         undrain_command.run(world, undrain_command.Options(host="mq3"))
     assert "scale-down-cancel" not in done("asked")
+
+
+# -- messages stay ----------------------------------------------------------------------------------------------------
+
+
+def keeping(**changes: Any) -> drain_command.Options:
+    return options(move=False, **changes)
+
+
+def consumed_here() -> None:
+    row = {"name": "orders", "address": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1,
+           "message_count": 3}  # fmt: skip
+    says("mq3", queues={"queues": [row]})
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_without_move_a_host_lets_no_client_in_and_keeps_its_messages(world: World, *, wait: bool) -> None:
+    assert drain_command.run(world, keeping(wait=wait)) == Exit.DONE
+    assert ("cordon" in done("asked"), "scale-down" in done("asked")) == (True, False)
+    assert [(row["host"], row["state"], row["to"], row["left"]) for row in rows(world)] == [
+        ("mq3", "cordoned", None, 3)
+    ]
+    assert "mq3 lets no client in, and keeps its messages; mqctl undrain mq3 has it serve again" in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+    assert drain_command.run(world, keeping(wait=wait)) == Exit.DONE
+    assert "mq3 is drained already" in said(world)
+    assert done("asked").count("cordon") == 1
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_it_is_refused_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
+    consumed_here()
+    if is_forced:
+        assert drain_command.run(world, keeping(force=True)) == Exit.DONE
+    else:
+        with pytest.raises(CommandError, match="queue orders: is consumed from at mq3 alone") as raised:
+            drain_command.run(world, keeping())
+        assert "--force" in raised.value.attempt
+    assert ("cordon" in done("asked")) is is_forced
+    assert "mq3: 3 messages stay, and are not served meanwhile; 0 clients connected" in said(world)
+
+
+def test_who_waits_is_told_of_clients_that_are_still_there(world: World) -> None:
+    """And that ends by its time, when the brokers go on."""
+    says("mq3", cordon=drain(state="cordoned", left=3, connections=2))
+    with pytest.raises(CommandError, match="2 clients are still there") as raised:
+        drain_command.run(world, keeping(wait=True, json=False))
+    assert raised.value.code == Exit.RUNNING
+    assert "mq3: cordoned, 3 messages stay, 2 clients still here" in said(world)
+
+
+@pytest.mark.parametrize("state", ["moving", "none", "ends"])
+def test_who_waits_is_told_that_somebody_wants_something_else(world: World, leaving: Leaver, state: str) -> None:
+    says("mq3", **{"scale-down-show": drain(state=state)})
+    with pytest.raises(CommandError, match="mq3 is no longer draining: somebody"):
+        DrainFollower(world, leaving.nodes).until("cordoned", 60.0)
+
+
+def test_a_host_that_moves_its_messages_is_followed_and_one_of_which_a_part_does_is_refused(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(**EMPTY)})
+    assert drain_command.run(world, keeping(wait=True)) == Exit.DONE
+    assert "mq3 is empty" in said(world)
+    says("mq3", **{"scale-down-show": drain(state="ends", node="mq1")})
+    with pytest.raises(CommandError, match="mq3 is just taking back a drain; nothing was changed"):
+        drain_command.run(world, keeping())
+    assert "cordon" not in done("asked")
+
+
+def test_where_messages_go_is_said_with_move_alone(world: World) -> None:
+    with pytest.raises(UsageError, match="without --move they stay"):
+        drain_command.run(world, keeping(to="mq1"))
+    assert done("asked") == []
+
+
+def test_what_is_kept_may_move_after_all(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
+    assert drain_command.run(world, options(wait=True)) == Exit.DONE
+    assert done("asked").count("scale-down") == 2
+    assert "mq3 is empty" in said(world)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_host_that_kept_its_messages_serves_them_again(world: World, *, wait: bool) -> None:
+    says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
+    how = undrain_command.Options(host="mq3", wait=wait, yes=True, force=wait)
+    assert undrain_command.run(world, how) == Exit.DONE
+    assert ("uncordon" in done("asked"), "scale-down-cancel" in done("asked")) == (True, False)
+    assert "mq3 serves again\n" in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+
+
+def test_a_scale_down_that_is_not_on_takes_back_no_cordon(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
+    assert scale_down.run(world, scale_down.Options(hosts=["mq3"], yes=True, cancel=True)) == Exit.DONE
+    assert "mq3 does not drain: nothing is to be taken back" in said(world)
+    assert "uncordon" not in done("asked")
+    with pytest.raises(CommandError, match="mq3 does not drain"):
+        scale_down.run(world, scale_down.Options(hosts=["mq3"], yes=True, resume=True))
+
+
+def test_of_several_instances_those_that_serve_are_cordoned(world: World, leaving: Leaver) -> None:
+    """Where one refuses nothing moves, so the hosts are given back."""
+    says("mq3", refuses=["default"])
+    with pytest.raises(CommandError, match="no room"):
+        drain_command.run(world, keeping())
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+
+
+def test_no_messages_go_to_a_node_that_is_cordoned(world: World) -> None:
+    says("mq1", **{"scale-down-show": drain(state="cordoned")})
+    with pytest.raises(CommandError, match=r"mq1 is cordoned \(mqctl undrain mq1\)"):
+        drain_command.run(world, options())

@@ -70,15 +70,16 @@ else:
         row = json.loads(line)
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
-        if row["op"] == "scale-down" and instance in said.get("refuses", ()) and not row["args"].get("dry_run"):
+        begins = row["op"] in ("scale-down", "cordon") and not row["args"].get("dry_run")
+        if begins and instance in said.get("refuses", ()):
             print(json.dumps({{"id": row["id"], "error": {{"description": "no room"}}}}), flush=True)
             continue
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
         if row["op"] == "scale-down" and "then" in said and not row["args"].get("dry_run"):
             said["scale-down-show"] = said["then"]
             (place / "said.json").write_text(json.dumps(said))
-        if row["op"] == "scale-down-cancel":
-            said["scale-down-show"] = said["scale-down-cancel"]
+        if row["op"] in ("scale-down-cancel", "cordon", "uncordon"):
+            said["scale-down-show"] = said[row["op"]]
             (place / "said.json").write_text(json.dumps(said))
 """
 
@@ -143,7 +144,8 @@ def leaving(world: World, tmp_path: Path) -> Leaver:
             topology={"node_id": f"id-{name}", "members": [], "links": [link], "inbound": []},
             addresses={"addresses": []}, producers={"producers": []}, discovery={"nodes": []},
             **{"config-show": {"options": []}},
-            **dict.fromkeys(("scale-down-show", "scale-down", "scale-down-cancel"), drain()),
+            **dict.fromkeys(("scale-down-show", "scale-down", "scale-down-cancel", "uncordon"), drain()),
+            cordon=drain(state="cordoned", left=3),
         )  # fmt: skip
     hosts = (Host("mq1", "main", VARIABLES, {}), Host("mq3", "main", VARIABLES, {}))
     return Leaver(InventoryCluster("main", hosts), hosts[1])

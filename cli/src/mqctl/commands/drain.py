@@ -9,17 +9,18 @@ import typer
 
 from mqctl import confirm
 from mqctl.declare import InventoryOptions, ReaderOptions
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
+from mqctl.gate import gate
 from mqctl.inventory_faults import checked
 from mqctl.operation import OperationScope, Resume, holding, numbers, require_free
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import begin, hindrances, require_answers, show_plan
-from mqctl.scaledown.drain import MOVED, DrainFollower
+from mqctl.scaledown.beginning import begin, cordon, hindrances, require_answers, show_plan
+from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
 from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import LEAVES, look_at
+from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook, look_at
 from mqctl.scaledown.plan import DrainPlan, plan_of
 from mqctl.world import World
 
@@ -31,14 +32,19 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, InventoryOptions):
-    """Which host, where its messages go, and whether that is waited for."""
+    """Which host, whether its messages go and where, and whether that is waited for."""
 
-    host: Annotated[str, typer.Argument(help="The host that is to be empty, with all its instances.")]
+    host: Annotated[str, typer.Argument(help="The host that is to serve no client, with all its instances.")]
+    move: Annotated[bool, typer.Option("--move", help="Its messages go to another node; else they stay there.")] = False
     to: Annotated[
         str,
-        typer.Option(help="The node that takes its messages. [default: that with the most links up, then most room]"),
+        typer.Option(
+            help="With --move: the node that takes them. [default: that with the most links up, then most room]"
+        ),
     ] = ""
-    wait: Annotated[bool, typer.Option("--wait", help="Until no client and no message is left there.")] = False
+    wait: Annotated[bool, typer.Option("--wait", help="Until no client is left there, and with --move no message.")] = (
+        False
+    )
     timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.", min=1)] = 3600.0
     force: Annotated[
         bool, typer.Option("--force", help="Also where not everything can move, or somebody is not served meanwhile.")
@@ -48,32 +54,64 @@ class Options(ReaderOptions, InventoryOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Empty a host for maintenance: its clients are sent elsewhere, it takes nothing new, and its messages move away.
+    """Take a host out of service for maintenance: its clients are sent elsewhere, and it lets none in.
 
-    The brokers run on, keep their links, and stay as they are over restarts, until `mqctl undrain` has them serve
-    again, or `mqctl scale-down --resume` takes the host out. What has moved stays where it is. `mqctl scale-down
-    HOST --show` says how far it is.
+    Its messages stay, and are not served meanwhile. With --move they go to another node, and stay there. The brokers
+    run on, keep their links, and stay as they are over restarts, until `mqctl undrain` has them serve again. What is
+    drained with --move leaves the cluster by `mqctl scale-down --resume`. `mqctl scale-down HOST --show` says how far
+    it is.
 
     Exit code 1 if it was refused, 4 if the time of --wait was up first.
     """
+    if options.to and not options.move:
+        raise UsageError("--to says where messages go, and without --move they stay")
     with untouched(world):
         cluster = checked(world, options)
         leaver = Leaver(cluster, cluster.host(options.host), is_forced=options.force, verb="drain")
         scope = OperationScope(seen=numbers(world, cluster))
         if not options.resume:
             require_free(world, cluster, leaver.command)
-        plan = _agreed(world, options, leaver)
+        found = look_at(world, leaver.nodes)
+        require_answers(found)
+        moves = options.move or all(one.state in LEAVES for one in found)
+        plan = _agreed(world, options, leaver, found) if moves else None
+        kept = [] if moves else _agreed_to_keep(world, options, leaver, found)
     with holding(world, cluster, leaver.command, is_resumed=options.resume, scope=scope) as operation:
         begin(world, leaver, plan, operation)
+        cordon(world, leaver, kept, operation)
         if options.wait:
-            _follow(world, options, leaver)
+            _follow(world, options, leaver, MOVED if moves else CORDONED)
     return _tell(world, options, leaver)
 
 
-def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
-    """What is to begin; None where all of it drains already."""
-    found = look_at(world, leaver.nodes)
-    require_answers(found)
+def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> list[NodeLook]:
+    """The nodes that are to let no client in; none where all do so already."""
+    for one in found:
+        if one.state not in (SERVES, CORDONED):
+            what = "moves its messages" if one.state in LEAVES else "is just taking back a drain"
+            raise CommandError(f"{one.name} {what}; nothing was changed", f"{leaver.command} --move, or mqctl undrain")
+    nodes = [one for one in found if one.state == SERVES]
+    if not nodes:
+        world.note(f"{leaver.host.name} is drained already, and keeps its messages")
+        return []
+    lost = gate.lost(world, leaver.cluster, [leaver.host.node_names], {one.name for one in leaver.others})
+    for one in nodes:
+        count = sum(int(row["message_count"]) for row in one.queues)
+        clients = counted(int(one.drain.get("connections", 0)), "client")
+        world.note(f"{one.name}: {counted(count, 'message')} stay, and are not served meanwhile; {clients} connected")
+    for text in lost:
+        world.note(f"hinders: {text}")
+    if lost and not options.force:
+        raise CommandError(
+            f"{counted(len(lost), 'thing')} would not be served meanwhile: {'; '.join(lost)}; nothing was changed",
+            "put that right, or --force, which gives it up for that time",
+        )
+    confirm.yes(world, f"Send the clients of {leaver.host.name} elsewhere?", is_sure=options.yes)
+    return nodes
+
+
+def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> DrainPlan | None:
+    """What is to move; None where all of it does already."""
     if all(one.state in LEAVES for one in found):
         world.note(f"{leaver.host.name} drains already")
         return None
@@ -92,10 +130,10 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
     return plan
 
 
-def _follow(world: World, options: Options, leaver: Leaver) -> None:
+def _follow(world: World, options: Options, leaver: Leaver, wanted: str) -> None:
     """The drain is at the brokers: where nobody looks any more it goes on, so nothing stays held for it."""
     try:
-        DrainFollower(world, leaver.nodes, options.json).until(MOVED, options.timeout)
+        DrainFollower(world, leaver.nodes, options.json).until(wanted, options.timeout)
     except KeyboardInterrupt:
         world.note(f"interrupted: the brokers go on; {leaver.ways}")
         raise
@@ -110,7 +148,11 @@ def _tell(world: World, options: Options, leaver: Leaver) -> int:
         for one in found
     ]  # fmt: skip
     write(Rows("mqctl.drain/1", COLUMNS, rows), options.shape, world.data)
-    is_over = all(one.state == MOVED for one in found)
-    how_far = "is empty" if is_over else f"drains; mqctl scale-down {leaver.host.name} --show says how far it is"
+    if all(one.state == CORDONED for one in found):
+        how_far = "lets no client in, and keeps its messages"
+    elif all(one.state == MOVED for one in found):
+        how_far = "is empty"
+    else:
+        how_far = f"drains; mqctl scale-down {leaver.host.name} --show says how far it is"
     world.note(f"{leaver.host.name} {how_far}; mqctl undrain {leaver.host.name} has it serve again")
     return Exit.DONE

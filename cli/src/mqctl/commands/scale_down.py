@@ -39,7 +39,7 @@ from mqctl.scaledown.leaver import (
     stop,
     take_away,
 )
-from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook, look_at
+from mqctl.scaledown.looks import LEAVES, RESTS, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.world import World
 
@@ -285,7 +285,7 @@ def _require_same_target(world: World, options: Options, leaver: Leaver, found: 
 
 def _require_begun(world: World, leaver: Leaver, found: Sequence[NodeLook]) -> None:
     """A run that was killed before it had asked a broker has begun as well."""
-    has_begun = any(one.fault or one.state != SERVES for one in found)
+    has_begun = any(one.fault or one.state not in RESTS for one in found)
     if not has_begun and not is_held_by(world, leaver.cluster, leaver.command):
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
 

@@ -30,9 +30,9 @@ class Options(InventoryOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Have a host serve again that `mqctl drain` has emptied: clients are let in, and what is still there stays.
+    """Have a host serve again that was drained: clients are let in, and what is still there stays.
 
-    What has moved stays where it is. Exit code 4 if the time of --wait was up first.
+    What `mqctl drain --move` has moved stays where it is. Exit code 4 if the time of --wait was up first.
     """
     cluster = checked(world, options)
     leaver = Leaver(cluster, cluster.host(options.host), verb="drain")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mqctl import confirm
@@ -15,7 +15,7 @@ from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown import archive
 from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
 from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import SERVES, NodeLook, look_at
+from mqctl.scaledown.looks import CORDONED, RESTS, SERVES, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
 from mqctl.world import World
 
@@ -84,12 +84,28 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
     def ask(session: AdminClient, node: Node) -> None:
         session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
 
+    _ask_each(world, leaver, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], ask, operation)
+
+
+def cordon(world: World, leaver: Leaver, found: Sequence[NodeLook], operation: HeldCluster) -> None:
+    """Have those of these let no client in that do, as `begin`; what they have stays."""
+    nodes = [one.node for one in found if one.state == SERVES]
+    _ask_each(world, leaver, nodes, lambda session, _: session.call("cordon"), operation)
+
+
+def _ask_each(
+    world: World,
+    leaver: Leaver,
+    nodes: Sequence[Node],
+    ask: Callable[[AdminClient, Node], object],
+    operation: HeldCluster,
+) -> None:
     before, operation.stays = operation.stays, True
     try:
-        each(world, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], ask)
+        each(world, nodes, ask)
     except CommandError:
         # One of several may drain by now, and so may one whose answer was lost.
-        operation.stays = before or any(one.fault or one.state != SERVES for one in look_at(world, leaver.nodes))
+        operation.stays = before or any(one.fault or one.state not in RESTS for one in look_at(world, leaver.nodes))
         raise
     except KeyboardInterrupt:
         world.note(f"interrupted: {leaver.host.name} may drain already; {leaver.ways}")
@@ -98,29 +114,40 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
 
 
 def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
-    """Have the host serve again what it still has; what has moved stays where it is."""
+    """Have the host serve again what it still has; what has moved stays where it is. A cordon is taken back by
+    `undrain` alone."""
     scope = OperationScope(seen=numbers(world, leaver.cluster))
     found = look_at(world, leaver.nodes)
     require_answers(found)
-    nodes = [one.node for one in found if one.state != SERVES]
+    cordoned = {one.name for one in found if one.state == CORDONED} if leaver.verb == "drain" else set()
+    nodes = [one.node for one in found if one.state not in RESTS or one.name in cordoned]
+    moving = [one for one in nodes if one.name not in cordoned]
     if not nodes:
         world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
         if is_held_by(world, leaver.cluster, leaver.command):  # by a run that was killed before it had asked a broker
             with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope):
                 pass
         return
+
+    def ask(session: AdminClient, node: Node) -> None:
+        if node.name in cordoned:
+            session.call("uncordon")
+        else:
+            session.call("scale-down-cancel", force=how.is_forced)
+
     targets = ", ".join(targets_of(found)) or "its target"
     question = f"Have {leaver.host.name} serve again what it still has?"
-    if how.is_forced:
+    if how.is_forced and moving:
         twice = f"What {targets} may have without an answer comes twice."
         confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
     else:
         confirm.yes(world, question, is_sure=how.is_sure)
     with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope) as operation:
         operation.stays = how.is_waited_for
-        archive.void_receipts(world, leaver.host)
-        each(world, nodes, lambda session, _: session.call("scale-down-cancel", force=how.is_forced))
+        if moving:
+            archive.void_receipts(world, leaver.host)
+        each(world, nodes, ask)
         if how.is_waited_for:
             DrainFollower(world, nodes, how.is_json).until(ENDED, how.timeout_s)
         operation.stays = False
-    world.note(f"{leaver.host.name} serves again; what has moved is at {targets}")
+    world.note(f"{leaver.host.name} serves again{f'; what has moved is at {targets}' if moving else ''}")

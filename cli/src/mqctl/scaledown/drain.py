@@ -29,13 +29,16 @@ LINE_S: Final = 5.0  # so often there is a line where there is no terminal
 SILENCE_S_MAX: Final = 120.0  # for a broker that is killed and starts again
 BARS_MAX: Final = 15  # queues that have a bar of their own
 PROGRESS: Final = "mqctl.scale-down-progress/1"
-MOVED, ENDED = "moved", "none"
+MOVED, ENDED, CORDONED = "moved", "none", "cordoned"
 STANDSTILL_S_MAX: Final = (
     120.0  # so long nothing may move where the broker says what hinders: a target is away, or full
 )
-NOT_ON: Final = {
-    "ends": "somebody takes it back",
-    "none": "somebody has taken it back",
+TAKEN_BACK: Final = {"ends": "somebody takes it back", "none": "somebody has taken it back"}
+MOVES: Final = "somebody has its messages moved"
+NOT_ON: Final = {  # wanted -> states that do not lead there, and why
+    MOVED: {**TAKEN_BACK, CORDONED: "somebody has taken it back, and cordoned it"},
+    CORDONED: {**TAKEN_BACK, **dict.fromkeys(("moving", "moved", "failed"), MOVES)},
+    ENDED: {},
 }
 
 
@@ -50,7 +53,10 @@ class DrainFollower:
     _said: str = ""  # the line before, which is not told twice
 
     def until(self, wanted: str, timeout_s: float) -> dict[str, dict[str, Any]]:
-        """Node -> what it said last, when all are so. Raises CommandError where one cannot get there any more."""
+        """Node -> what it said last, when all are so. Raises CommandError where one cannot get there any more.
+
+        CORDONED: and no client is there.
+        """
         start_s = heard_s = moving_s = self.world.monotonic_s()
         before = 0
         try:
@@ -64,7 +70,7 @@ class DrainFollower:
                         moving_s, before = now_s, moved
                     if found:
                         self._said = display.show(found)
-                    if not faults and all(one.get("state") == wanted for one in found.values()):
+                    if not faults and all(_is_so(wanted, one) for one in found.values()):
                         return found
                     _require_way(wanted, found)
                     if now_s - moving_s > STANDSTILL_S_MAX:
@@ -100,11 +106,15 @@ class DrainFollower:
         return answer
 
 
+def _is_so(wanted: str, answer: Mapping[str, Any]) -> bool:
+    return answer.get("state") == wanted and not (wanted == CORDONED and answer.get("connections"))
+
+
 def _require_way(wanted: str, found: Mapping[str, Mapping[str, Any]]) -> None:
     for name, one in found.items():
         state = one.get("state")
-        if wanted == MOVED and state in NOT_ON:
-            raise CommandError(f"{name} is no longer draining: {NOT_ON[state]}", "mqctl scale-down HOST --show")
+        if why := NOT_ON[wanted].get(str(state)):
+            raise CommandError(f"{name} is no longer draining: {why}", "mqctl scale-down HOST --show")
 
 
 def _stuck(found: Mapping[str, Mapping[str, Any]]) -> CommandError:
@@ -180,7 +190,7 @@ class DrainDisplay:
             return self._said
         line = json.dumps(_event(found)) if self._is_json else "; ".join(line_of(*each) for each in found.items())
         now_s = self._world.monotonic_s()
-        is_over = all(one.get("state") in (MOVED, ENDED) for one in found.values())
+        is_over = all(any(_is_so(end, one) for end in NOT_ON) for one in found.values())
         if line != self._said and (is_over or now_s - self._said_s >= LINE_S):
             self._world.note(line)
             self._said, self._said_s = line, now_s
@@ -212,4 +222,6 @@ def line_of(name: str, answer: Mapping[str, Any]) -> str:
     soon = f", {math.ceil(left / rate)} s to go at {rate:g}/s" if left and rate else ""
     clients = answer.get("connections", 0)
     here = f", {counted(clients, 'client')} still here" if clients else ""
+    if answer.get("state") == CORDONED:
+        return f"{name}: cordoned, {counted(left, 'message')} stay{here}"
     return f"{name} -> {answer.get('node') or '?'}: {answer.get('state')}, {moved} of {moved + left} moved{soon}{here}"

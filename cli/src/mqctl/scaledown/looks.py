@@ -14,6 +14,8 @@ from mqctl.ssh import shell as remote
 from mqctl.world import World
 
 SERVES: Final = "none"
+CORDONED: Final = "cordoned"  # it lets no client in, and nothing moves
+RESTS: Final = (SERVES, CORDONED)
 LEAVES: Final = ("moving", "moved", "failed")  # states of a node that drains, or did and was not taken back
 NOT_FOUND: Final = "amqp:not-found"
 FILE_SIZE: Final = "journal.journal-file-size-bytes"

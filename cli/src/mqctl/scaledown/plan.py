@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqctl.errors import CommandError
 from mqctl.output import Column
-from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook
+from mqctl.scaledown.looks import CORDONED, LEAVES, SERVES, NodeLook
 
 COLUMNS: Final = (
     Column("host"),
@@ -90,6 +90,8 @@ def unfit(leaving: NodeLook, target: NodeLook) -> str:
         return f"{target.name} has a release that takes no messages of nodes that leave (mqctl rollout)"
     if target.state in LEAVES:
         return f"{target.name} is leaving itself (mqctl scale-down {target.node.host} --cancel)"
+    if target.state == CORDONED:
+        return f"{target.name} is cordoned (mqctl undrain {target.node.host})"
     if target.state != SERVES:
         return f"{target.name} is just taking back a scale-down of its own"
     state = leaving.link_state(target.node_id)
