@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 import zlib
+from typing import cast
 
 import pytest
 from mqbroker.base.errors import Bug, StorageFault
 from mqbroker.base.notice import Level
-from mqbroker.journal.damage import TABLE, DamageFacts, DamageVerdict, decide, gather, matches
+from mqbroker.journal.damage import TABLE, DamageFacts, DamageVerdict, decide, gather, matches, misplaced
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -127,6 +128,20 @@ def test_an_entry_that_ends_behind_its_file_is_not_torn(missing_bytes: int) -> N
     _, end = image.entry(4)
     del image.buffer[end - missing_bytes :]
     assert image.facts(4) == DamageFacts(False, True, False, False, False)
+
+
+def test_a_mapping_is_not_searched_by_its_own_means() -> None:
+    """Which would look behind its end: a view has the same bytes, and no such means."""
+    image = Image()
+    offset = image.entry(0)[0]
+    image.buffer[offset + 50] ^= 1
+    header = decode_file_header(bytes(image.buffer))
+    assert header is not None
+    view = cast(bytes, memoryview(bytes(image.buffer)))
+    assert gather(view, offset, header.seed, (image.disk.entries[0][3] - 1, True)) == image.facts(0)
+    third = image.disk.entries[2]
+    assert misplaced(view, 0, [header.seed], third[3]) == third[1]
+    assert misplaced(view, third[1] + 1, [header.seed], third[3]) is None
 
 
 def test_facts_of_lost_sectors() -> None:

@@ -11,8 +11,9 @@ Source: docs/adr/0002-journal.md.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqbroker.base.checksum import crc32
 from mqbroker.base.errors import Bug
@@ -23,6 +24,7 @@ CRC32_POLYNOMIAL = 0xEDB88320
 # The walk over all bits of an entry takes about half a second per MiB: only once, and only at the end of a journal.
 ONE_BIT_BYTES_MAX = 4 << 20
 STRETCH_BYTES = 1 << 16
+_MARK: Final = re.compile(re.escape(ENTRY_MARK))
 
 
 class DamageVerdict(enum.Enum):
@@ -116,12 +118,12 @@ def misplaced(buffer: bytes, offset: int, seeds: Iterable[int], position: int) -
     `seeds`: of the files that it may be of.
     """
     for seed in seeds:
-        at = buffer.find(ENTRY_MARK, offset)
+        at = _marked(buffer, offset)
         while at >= 0:
             header = decode_entry_header(buffer, at, seed)
             if header is not None and header.position == position and has_whole_payload(buffer, at, header):
                 return at
-            at = buffer.find(ENTRY_MARK, at + 1)
+            at = _marked(buffer, at + 1)
     return None
 
 
@@ -173,14 +175,24 @@ def _is_one_bit_off(buffer: bytes, offset: int, header: EntryHeader) -> bool:
 def _later_watermarks(buffer: bytes, offset: int, seed: int, position_before: int) -> list[int]:
     """Watermarks of all entries behind a bad one. A payload may hold the mark by chance: checksum and position tell."""
     found: list[int] = []
-    offset = buffer.find(ENTRY_MARK, offset)
+    offset = _marked(buffer, offset)
     while offset >= 0:
         header = decode_entry_header(buffer, offset, seed)
         if header is not None and header.position > position_before and has_whole_payload(buffer, offset, header):
             found.append(header.watermark)
             offset += entry_bytes(header.length) - 1
-        offset = buffer.find(ENTRY_MARK, offset + 1)
+        offset = _marked(buffer, offset + 1)
     return found
+
+
+def _marked(buffer: bytes, offset: int) -> int:
+    """Where the next mark of an entry is, -1 where there is none.
+
+    What is searched may be a mapping. Its own `find` looks at the byte behind the end, and where no memory is there the
+    process is gone: seen with Python 3.11.2, in files whose size is whole pages, as that of the journal's is.
+    """
+    found = _MARK.search(buffer, offset)
+    return -1 if found is None else found.start()
 
 
 def _next_sector(offset: int) -> int:
