@@ -147,14 +147,14 @@ PARTS = (
     Part("lint", LINT, is_fast=True, lane=LOOKING),
     Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True, lane=LOOKING),
     Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True, lane=LOOKING),
+    Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
+    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), lane=LOOKING),  # uses one core, and waits
+    Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),
     Part("simulation", (pytest("tests/sim"),)),
-    Part("crash points", (pytest("tests/crash"),)),
-    Part("collection", (tool("ansible-lint", "--offline"), SANITY)),
-    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),)),
     # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
     Part("native build", (pytest(NATIVE),), lane=PROCESSES),
     Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
