@@ -253,18 +253,24 @@ def test_a_batch_that_loses_a_host_is_the_last_one(
     """With the keywords of those plays: on this machine no broker runs that could be restarted."""
     plays = yaml.safe_load((ROOT / "playbooks/rollout.yml").read_text())
     (found,) = (play for play in plays if play["name"].startswith(which))
-    keywords = {name: found[name] for name in ("serial", "any_errors_fatal", "max_fail_percentage") if name in found}
+    wanted = ("serial", "order", "any_errors_fatal", "max_fail_percentage")
+    keywords = {name: found[name] for name in wanted if name in found}
     look = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/batch.yml")}
     pings = [{"name": name, "ansible.builtin.ping": {}} for name in ("first", "second")]
     later = {"name": "later", "hosts": "all", "gather_facts": False, "tasks": pings[:1]}
+    # Only from the second play on the variables of all hosts are known to what cuts batches.
+    before = later | {"name": "before", "tasks": [{"ansible.builtin.debug": {"msg": "so it is in a rollout"}}]}
     (tmp_path / "play.json").write_text(
-        json.dumps([later | keywords | {"name": "now", "tasks": [look, *pings]}, later])
+        json.dumps([before, later | keywords | {"name": "now", "tasks": [look, *pings]}, later])
     )
     common = {**COMMON, "line_log": f"{tmp_path}/{{{{ inventory_hostname }}}}.log"}
     hosts: Hosts = {"mq1": {"line_cut_at": "second"}, "mq2": {}, "mq3": {}, "mq4": {}}
-    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts}}))
+    turn = {"mq_turn_alone": {"hosts": dict.fromkeys(hosts)}}
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts, "children": turn}}))
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory.json", "play.json"]
-    environ = {**os.environ, "ANSIBLE_CONNECTION_PLUGINS": str(LINES)}
+    environ = {
+        **os.environ, "ANSIBLE_CONNECTION_PLUGINS": str(LINES), "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
+    }  # fmt: skip
     done = subprocess.run(
         [*command, "-e", f"rollout_batch={batch}"], cwd=tmp_path, env=environ, capture_output=True, text=True,
         timeout=300, check=False,
