@@ -246,7 +246,7 @@ def test_what_a_killed_run_left_is_swept_by_the_next(place: Path) -> None:
 
 def test_without_a_terminal_and_without_yes_nothing_happens(place: Path) -> None:
     inventory(place, mq1={})
-    done = mqctl(place, "uninstall")
+    done = mqctl(place, "uninstall", "--force")  # nobody answers there
     assert done.returncode == 2
     assert "--yes" in done.stderr
 
