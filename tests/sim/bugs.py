@@ -353,7 +353,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "redelivery is not delayed": lambda: patch("mqbroker.core.store.store.redelivery_delay_ms", lambda *of: 0),
     "deliveries in vain are without end": lambda: patch.object(DeadLetters, "reject", _put_back_instead),
     "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
-    "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
+    "a scheduled message comes at once": lambda: patch.object(Queue, "schedule", _due_at_once),
     "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),
     "a higher priority is not shown to whom a lower one was": lambda: patch.object(Queue, "_arrive", _arrive_unseen),
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),

@@ -235,7 +235,7 @@ def mend(site: Site, drifts: list[tuple[str, Drift]], *beside: str) -> None:
     plan = site.document("plan", "--limit", hosts, code=3)["rows"]
     seen = {(row["host"], row["what"], row["action"]) for row in plan}
     assert [one for host, one in drifts if (host, one.what, one.action) not in seen] == [], plan
-    site.run("rollout", "--yes", "--limit", hosts)
+    site.run("rollout", "--yes", "--force", "--limit", hosts)  # who lacks its program cannot be asked
     assert site.document("plan", "--limit", hosts)["rows"] == []
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 
 import pytest
-from mqbroker.app.apart import apart
+from mqbroker.app.apart import _answer, apart
 from mqbroker.base.errors import MqError
 
 
@@ -53,3 +53,14 @@ def test_where_no_process_may_begin_it_says_what_to_do(monkeypatch: pytest.Monke
     with pytest.raises(MqError, match="Resource temporarily unavailable; raise TasksMax"):
         apart(lambda: 1)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_who_asked_and_was_killed_is_told_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    child = os.fork()
+    if not child:
+        _answer(lambda: 1, writing)
+    os.close(writing)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert capfd.readouterr().err == ""

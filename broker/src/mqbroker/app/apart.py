@@ -8,6 +8,7 @@ by then, which a fork does not take along.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -51,8 +52,10 @@ def _answer(work: Callable[[], object], writing: int) -> NoReturn:
     gc.disable()  # the end comes before anything has to go
     status = 1
     try:
-        with os.fdopen(writing, "wb") as stream:
-            stream.write(pickle.dumps(work(), pickle.HIGHEST_PROTOCOL))
+        answer = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
+        # Who asked may have been killed, and wants no answer.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writing, "wb") as stream:
+            stream.write(answer)
         status = 0
     except Exception:
         traceback.print_exc()
