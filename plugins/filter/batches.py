@@ -9,7 +9,7 @@ name: batches
 short_description: Cuts hosts into batches that have no two hosts of one rack
 version_added: 0.1.0
 description:
-  - The hosts are sorted by name, as C(order: sorted) of a play sorts them, and a batch ends before a host whose rack
+  - The hosts are sorted by name, as the order C(sorted) of a play has them, and a batch ends before a host whose rack
     it has already.
 positional: hostvars, size
 options:

@@ -26,6 +26,7 @@ import contextlib
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,9 +45,14 @@ def look(place: str = PLACE) -> Note | None:
             found = json.load(file)
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or any(type(found.get(name)) is not kind for name, kind in KINDS.items()):
+    if not isinstance(found, dict) or not all(_is_a(found.get(name), kind) for name, kind in KINDS.items()):
         return None
     return found if 0 < found["number"] < NUMBER_MAX else None
+
+
+def _is_a(value: object, kind: type) -> bool:
+    """Whether it is of this kind; that something is so is no number."""
+    return isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
 
 
 def take(wanted: Mapping[str, Any], instead_of: str = "", place: str = PLACE, lock: str = LOCK) -> Note | None:
@@ -154,7 +160,7 @@ def main() -> None:
         give_back(args.note)
     else:
         found = look()
-    print(json.dumps({"found": found}))
+    sys.stdout.write(json.dumps({"found": found}) + "\n")
 
 
 if __name__ == "__main__":
