@@ -5,10 +5,12 @@ import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Enumeration;
 import java.util.List;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.apache.qpid.jms.policy.JmsDefaultPrefetchPolicy;
@@ -126,6 +128,20 @@ final class Job implements AutoCloseable {
         Message message = consumer.receive(WAIT_MS);
         check(message != null, which + " did not come");
         return number(message);
+    }
+
+    /** How many messages a new browser has shown, in their order; it is closed after so many. */
+    int browse(Session session, int most) throws JMSException {
+        try (QueueBrowser browser = session.createBrowser(session.createQueue(address))) {
+            Enumeration<?> messages = browser.getEnumeration();
+            int wanted = 0;
+            while (wanted < most && messages.hasMoreElements()) {
+                int number = number((Message) messages.nextElement());
+                check(number == wanted, "message " + number + " was shown, and not " + wanted);
+                wanted++;
+            }
+            return wanted;
+        }
     }
 
     /** All messages are still in their queue, in their order, and nothing else is. */

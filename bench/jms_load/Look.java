@@ -1,8 +1,5 @@
 import jakarta.jms.JMSException;
-import jakarta.jms.Message;
-import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
-import java.util.Enumeration;
 import org.json.JSONObject;
 
 /** Browsers, one after the other, look at the head of a queue, as a console does: each asks for no more than that. */
@@ -38,14 +35,8 @@ final class Look implements JmsLoad.Load {
     /** From the attach to the detach, in nanoseconds. */
     private long look() throws JMSException {
         long began = System.nanoTime();
-        try (QueueBrowser browser = session.createBrowser(session.createQueue(job.address))) {
-            Enumeration<?> messages = browser.getEnumeration();
-            for (int wanted = 0; wanted < HEAD; wanted++) {
-                Job.check(messages.hasMoreElements(), "message " + wanted + " was not shown");
-                int number = job.number((Message) messages.nextElement());
-                Job.check(number == wanted, "message " + number + " was shown, and not " + wanted);
-            }
-        }
+        int shown = job.browse(session, HEAD);
+        Job.check(shown == HEAD, shown + " of the first " + HEAD + " messages were shown");
         return System.nanoTime() - began;
     }
 

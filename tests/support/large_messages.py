@@ -61,7 +61,7 @@ class Producer:
 
 
 class Consumer:
-    def __init__(self, stage: Stage, name: str = "consumer", address: str = "orders", credit: int = 10,
+    def __init__(self, stage: Stage, name: str = "consumer", address: str | None = "orders", credit: int = 10,
                  frame_size: int = 65536, **fields: Any) -> None:  # fmt: skip
         self.stage = stage
         self.talker = stage.connect(name, open_=Open(container_id=name, max_frame_size=frame_size))

@@ -17,7 +17,7 @@ from tests.support.stage import Talker
 from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
 from tests.unit.node.test_moving_subscriptions import left_behind, published, three, waits
-from tests.unit.node.test_scale_down import moved, sent_to, shown, that_say_where
+from tests.unit.node.test_scale_down import answered_before_it_is_sent_away, moved, sent_to, shown, that_say_where
 from tests.unit.node.test_scale_down_at_stop import cluster_of, start, stop
 
 THERE = RedirectPlace("b.example", 5672)
@@ -164,13 +164,7 @@ def test_what_was_taken_in_is_answered_before_its_client_is_sent_away() -> None:
     producer = filled(a, 1, cluster)
     a.admin("cordon")
     cluster.wait(500)
-    a.is_disk_held = True
-    producer.publish(b"late")
-    cluster.wait(700)
-    assert (len(producer.outcomes), producer.talker.is_closed) == (1, False)
-    a.is_disk_held = False
-    cluster.run()
-    assert (len(producer.outcomes), producer.talker.is_closed) == (2, True)
+    answered_before_it_is_sent_away(cluster, a, producer)
 
 
 def test_whoever_was_held_back_is_read_again_when_it_is_uncordoned() -> None:

@@ -241,7 +241,7 @@ def test_nothing_of_a_node_that_left_is_at_the_others_when_it_is_forgotten() -> 
 
 def test_a_temporary_queue_hinders_nothing_and_goes_with_its_client() -> None:
     cluster, a, b = that_say_where()
-    client = Consumer(a, "asker", address=None, credit=0, source={"dynamic": True})  # type: ignore[arg-type]
+    client = Consumer(a, "asker", address=None, credit=0, source={"dynamic": True})
     (name,) = [each for each in a.broker.store.queues if each.startswith("temporary.")]
     a.admin("send", address=name, messages=[{"body": "x"}] * 3)
     cluster.run()

@@ -37,6 +37,17 @@ from tests.unit.node.test_drains import (
 from tests.unit.node.test_far_times import annotated
 
 
+def answered_before_it_is_sent_away(cluster: ClusterStage, a: ClusterNode, producer: Producer) -> None:
+    """Half a second after its node began to send clients away, with one message before."""
+    a.is_disk_held = True
+    producer.publish(b"late")
+    cluster.wait(700)
+    assert (len(producer.outcomes), producer.talker.is_closed) == (1, False)
+    a.is_disk_held = False
+    cluster.run()
+    assert (len(producer.outcomes), producer.talker.is_closed) == (2, True)
+
+
 def that_say_where() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
     """Two nodes that tell how clients reach them."""
     cluster = ClusterStage()

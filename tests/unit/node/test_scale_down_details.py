@@ -10,7 +10,15 @@ from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 from tests.support.cluster_stage import ClusterStage
 from tests.support.large_messages import Producer, content
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
-from tests.unit.node.test_scale_down import begin, given_to, moved, shown, that_say_where, with_id
+from tests.unit.node.test_scale_down import (
+    answered_before_it_is_sent_away,
+    begin,
+    given_to,
+    moved,
+    shown,
+    that_say_where,
+    with_id,
+)
 
 
 @pytest.mark.parametrize("memory_bytes", [100_000_000, 20_000])
@@ -121,13 +129,7 @@ def test_what_was_taken_in_is_answered_before_its_client_is_sent_away() -> None:
     producer = filled(a, 1, cluster)
     begin(a, cluster)
     cluster.wait(500)
-    a.is_disk_held = True
-    producer.publish(b"late")
-    cluster.wait(700)
-    assert (len(producer.outcomes), producer.talker.is_closed) == (1, False)
-    a.is_disk_held = False
-    cluster.run()
-    assert (len(producer.outcomes), producer.talker.is_closed) == (2, True)
+    answered_before_it_is_sent_away(cluster, a, producer)
 
 
 def test_what_drained_by_hand_before_drains_on_when_it_is_called_off() -> None:

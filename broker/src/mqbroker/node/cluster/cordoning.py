@@ -114,15 +114,20 @@ class Cordoning:
 
     def verdict(self, peer: AcceptedPeer) -> RoutingVerdict:
         """Where a client belongs that opens a connection."""
-        places = self._places(peer.listener)
-        if not places:
+        chosen = self._chosen(peer)
+        if chosen is None:
             return RoutingVerdict(None, f"{self._why}, and no other node says how they reach it")
-        node_id = sorted(places)[peer.conn % len(places)]
-        return RoutingVerdict(RoutingTarget(node_id, places[node_id].host, places[node_id].port), self._why)
+        node_id, place = chosen
+        return RoutingVerdict(RoutingTarget(node_id, place.host, place.port), self._why)
 
     def _place_of(self, peer: AcceptedPeer) -> Connector | None:
-        places = self._places(peer.listener)
-        return places[sorted(places)[peer.conn % len(places)]] if places else None
+        chosen = self._chosen(peer)
+        return None if chosen is None else chosen[1]
+
+    def _chosen(self, peer: AcceptedPeer) -> tuple[str, Connector] | None:
+        """Another node for this client, and how it reaches that; clients are spread over all of them."""
+        places = sorted(self._places(peer.listener).items())
+        return places[peer.conn % len(places)] if places else None
 
     def _places(self, listener: ListenerOptions) -> dict[str, Connector]:
         """By node: how clients of such a listener reach those that are there, and take clients themselves."""
