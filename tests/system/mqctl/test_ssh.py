@@ -43,7 +43,10 @@ def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshConnector]:
 
 
 def reach(connector: SshConnector, variables: dict[str, object], name: str = "mq1") -> Shell:
-    return connector.shell(access_of(name, variables, {}))
+    """A shell there. sshd answers a login before it writes of it, and runs a command only behind that."""
+    shell = connector.shell(access_of(name, variables, {}))
+    run(shell, ["true"])
+    return shell
 
 
 def run(shell: Shell, command: list[str], stdin: bytes = b"", timeout_s: float = PATIENCE_S) -> CommandResult:
