@@ -6,6 +6,7 @@ policy for clients is, because a message that is refused here is nobody's. Sourc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import Detached, Incoming
@@ -26,6 +27,7 @@ from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwarding_terms import (
     CAME_BEFORE,
     CLOSES_FOR_GOOD,
+    DRAIN_ENDS,
     ENDED,
     HAS_COME,
     NOT_FOUND,
@@ -204,11 +206,13 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         raise Refused("amqp:invalid-field", why)
     answer = answer_to(target)
     if QUEUE in said:
-        _check_stays(peer.broker.store)
+        ends = _ends(peer.broker.store, said, key)
+        if not ends and not peer.broker.store.arrivals.had_here(key):
+            _check_stays(peer.broker.store)
         kind = queue_wanted(said[QUEUE], target.address)
         if said.get(CAME_BEFORE) is True and kind is not None:
             _check_goes_on(peer.broker.store, kind, key)
-        _make_queue(peer.broker.store, kind, names, source)
+        _make_queue(peer.broker.store, kind, names, source, ends=ends)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
@@ -221,8 +225,14 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     return MadeEnd(end, answer)
 
 
+def _ends(store: Store, said: Mapping[Symbol, Any], source: str) -> bool:
+    """Whether only what this node may have comes again: a queue that is not let in stays closed until it is answered
+    for. Earlier releases do not say so; of theirs all goes on that has begun, as they refuse what comes back."""
+    return bool(said.get(DRAIN_ENDS, store.arrivals.had_here(source)))
+
+
 def _check_stays(store: Store) -> None:
-    """Raises Refused where this node is cordoned: it takes nothing new, or that would have to go on."""
+    """Raises Refused where this node is cordoned or leaves: no drain to it begins, as that would have to go on."""
     if store.remotes.cordon.is_on:
         raise Refused("amqp:precondition-failed", "this node is cordoned: it takes no queues of others")
     leaves = store.remotes.scale_down
@@ -238,15 +248,16 @@ def _check_goes_on(store: Store, kind: QueueKind, source: str) -> None:
         raise Refused(ENDED, f"subscription {kind.name!r} was ended here")
 
 
-def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], node_id: str) -> None:
-    """A queue of another node drains to its namesake here, which is made where it is not there. Raises Refused."""
+def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], node_id: str, *, ends: bool) -> None:
+    """A queue of another node drains to its namesake here, which is made where it is not there. `ends`: only what may
+    be here comes, which cannot go in a circle. Raises Refused."""
     if kind is None or names != (cluster_name_of(kind.name, store.node_id),):
         raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
     found = store.queues.get(kind.name)
     if found is None:
         store.creation.check_queue(kind, BROKER)
         store.add_queue(kind)  # it is not new in the cluster: what its address keeps for later queues it has had
-    elif found.kind.is_draining and not found.kind.drain_ends:  # one that ends keeps what comes
+    elif found.kind.is_draining and not found.kind.drain_ends and not ends:  # one that ends keeps what comes
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
     elif what := other_terms(found.kind, kind):

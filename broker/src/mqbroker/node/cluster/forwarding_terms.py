@@ -26,6 +26,7 @@ QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the othe
 MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
 HAS_COME: Final = Symbol("mq:has-come")  # whether all that waited in it is there
 CAME_BEFORE: Final = Symbol("mq:came-before")  # and whether it was told so once: no queue is made any more then
+DRAIN_ENDS: Final = Symbol("mq:drain-ends")  # whether nothing comes of it but what the other node may have
 ARRIVED: Final = Symbol("mq:arrived")  # and how much has come of it, by the numbers that flows say
 NOT_FOUND: Final = "amqp:not-found"
 ENDED: Final = "mq:ended"  # of a subscription that all had come of, and that its subscriber has ended or changed there
@@ -42,7 +43,7 @@ def attach_for(
     said: dict[Symbol, Any] = {SOURCE: node_id, ROUTE: list(kind.route), NUMBERED: is_numbered, CLOSES_FOR_GOOD: True}
     if kind.is_draining:
         said[QUEUE] = as_json({name: value for name, value in kind.attributes().items() if name not in OF_HERE})
-        said[HAS_COME], said[CAME_BEFORE] = has_come, came_before
+        said[HAS_COME], said[CAME_BEFORE], said[DRAIN_ENDS] = has_come, came_before, kind.drain_ends
     return Attach(
         name=kind.drains_as or kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
         target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
