@@ -1,0 +1,193 @@
+"""Brokers of this release and of the one before in one cluster, and each with the journal that the other has written.
+
+A cluster is upgraded host by host, so both are in it for as long as that takes, and it may go back. Source:
+docs/adr/0029-upgrade.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqbroker.client import sync
+from mqbroker.io import identity
+from mqbroker.journal.format import FORMAT_VERSION, READ_VERSIONS
+
+from tests.support.broker_process import COMMAND, BrokerProcess
+from tests.support.cluster_load import Load
+from tests.support.cluster_processes import Make, Nodes, bodies, knows, linked, wait_for
+from tests.support.last_release import broker_environment, unpacked_wheel
+from tests.support.patience import PATIENCE_S
+from tests.unit.journal.disk_image import NODE_ID
+from tests.unit.journal.test_samples import SAMPLES
+
+pytestmark = pytest.mark.system
+
+OLD, NEW = "the release before", "this one"
+COUNT = 60
+
+
+class MixedNodes(Nodes):
+    """Nodes of which each is told the release that it runs."""
+
+    def __init__(self, make: Make, *releases: str) -> None:
+        super().__init__(make, len(releases), settings={"#": {"redistribution-delay": 0}})
+        for broker, release in zip(self.brokers, releases, strict=True):
+            be(broker, release)
+
+    def all_linked(self) -> None:
+        names = [f"mq{number}" for number in range(len(self.brokers))]
+        for broker, own in zip(self.brokers, names, strict=True):
+            linked(broker, *(name for name in names if name != own))
+
+
+def be(broker: BrokerProcess, release: str) -> None:
+    """What the broker runs from its next start on."""
+    broker.environment = broker_environment() if release == OLD else {}
+
+
+def move(nodes: MixedNodes, number: int, release: str) -> None:
+    """What an upgrade or a rollback does to one host: the other program, the same data."""
+    broker = nodes.brokers[number]
+    assert broker.stop() == 0, broker.log
+    be(broker, release)
+    broker.start()
+    nodes.all_linked()
+    assert runs(broker) == release
+
+
+def runs(broker: BrokerProcess) -> str:
+    """Which release the process is of, by the files that it has its modules from."""
+    with open(f"/proc/{broker.pid}/environ", "rb") as file:
+        return OLD if str(unpacked_wheel()).encode() in file.read() else NEW
+
+
+def uri_of(broker: BrokerProcess) -> str:
+    return f"amqp://{broker.user}:{broker.password}@{broker.host}:{broker.port}"
+
+
+def publish(broker: BrokerProcess, texts: Sequence[str], address: str) -> None:
+    messages = [{"body": text, "durable": True} for text in texts]
+    assert broker.admin("send", address=address, messages=messages) == {"accepted": len(texts)}
+
+
+def waiting_in(found: dict[str, Any]) -> int:
+    """Messages in all queues, of what the operation `queues` says."""
+    return sum(row["message_count"] for row in found["queues"])
+
+
+def left(broker: BrokerProcess) -> int:
+    return waiting_in(broker.admin("queues"))
+
+
+def numbered(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+@pytest.mark.parametrize("releases", [(OLD, NEW), (NEW, OLD)])
+def test_messages_reach_a_queue_at_a_node_of_the_other_release(make_broker: Make, releases: tuple[str, str]) -> None:
+    nodes = MixedNodes(make_broker, *releases)
+    one, two = nodes.start()
+    nodes.all_linked()
+    assert [runs(one), runs(two)] == list(releases)
+    two.admin("queue-create", name="news-of-two", address="news", routing_type="multicast")
+    knows(one, 1, 0)
+    publish(one, numbered(COUNT), "news")
+    assert bodies(two, COUNT, "news-of-two") == numbered(COUNT)
+    wait_for(one, "nothing waits", lambda found: [row["depth"] for row in found["links"]] == [0])
+
+
+@pytest.mark.parametrize("releases", [(OLD, NEW), (NEW, OLD)])
+def test_messages_that_nobody_reads_here_go_to_a_consumer_at_the_other_release(
+    make_broker: Make, releases: tuple[str, str]
+) -> None:
+    nodes = MixedNodes(make_broker, *releases)
+    one, two = nodes.start()
+    nodes.all_linked()
+    publish(one, numbered(COUNT), "orders")
+    found = []
+    with sync.connect(uri_of(two), allow_plain=True) as connection:
+        receiver = connection.receiver("orders")
+        while len(found) < COUNT and (messages := receiver.receive_many(COUNT, timeout=PATIENCE_S)):
+            for message in messages:
+                found.append(str(message.body))
+                message.accept()
+        assert found == numbered(COUNT)
+        assert receiver.receive_many(1, timeout=0.5) == []
+    assert left(one) == 0
+
+
+@pytest.fixture
+def load(make_broker: Make) -> Iterator[tuple[MixedNodes, Load]]:
+    nodes = MixedNodes(make_broker, OLD, OLD, OLD)
+    one, two, three = nodes.start()
+    nodes.all_linked()
+    producers = {"mq0": uri_of(one), "mq1": uri_of(two)}
+    traffic = Load("orders", producers, {"mq1": uri_of(two), "mq2": uri_of(three)})
+    traffic.begin()
+    try:
+        yield nodes, traffic
+    finally:
+        traffic.end()
+
+
+def test_an_upgrade_and_a_way_back_host_by_host_lose_and_double_nothing(load: tuple[MixedNodes, Load]) -> None:
+    nodes, traffic = load
+    for number in (0, 1, 2):
+        move(nodes, number, NEW)
+    for number in (2, 0, 1):
+        move(nodes, number, OLD)
+    move(nodes, 1, NEW)
+    assert [runs(broker) for broker in nodes.brokers] == [OLD, NEW, OLD]
+    traffic.stop_sending(PATIENCE_S)
+    for broker in nodes.brokers:
+        wait_for(broker, "all is consumed", lambda found: waiting_in(found) == 0, "queues")
+    assert traffic.verdict(left=0) == []
+    assert min(traffic.counts["accepted"].values()) > COUNT
+    assert min(traffic.counts["received"].values()) > 0
+
+
+def test_each_release_reads_what_the_other_has_written(make_broker: Make) -> None:
+    broker = make_broker(environment=broker_environment())
+    broker.start()
+    sent: list[str] = []
+    for release in (NEW, OLD, NEW):
+        texts = [f"{release} {number}" for number in range(COUNT // 3)]
+        publish(broker, texts, "orders")
+        sent += texts
+        broker.kill()
+        be(broker, release)
+        broker.start()
+        assert bodies(broker, len(sent), "orders") == sent
+
+
+@pytest.mark.parametrize("version", READ_VERSIONS)
+def test_the_release_before_refuses_a_format_that_it_does_not_read_and_names_it(version: int, tmp_path: Path) -> None:
+    """Nobody writes format 2 before all nodes are known to read it, and a rollback asks what is there."""
+    owner, _ = identity.init(tmp_path, identity.machine_id())
+    (tmp_path / "identity.json").write_text(
+        (tmp_path / "identity.json").read_text().replace(owner.node_id, str(uuid.UUID(bytes=NODE_ID)))
+    )
+    shutil.copytree(SAMPLES / f"format-{version}", tmp_path / "journal", ignore=shutil.ignore_patterns("expected.json"))
+    command = [*COMMAND, "journal", "check", "--json", "--data-directory", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **broker_environment()},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    found = json.loads(done.stdout)
+    # The samples are of the journal alone: what stands in their queues no broker has written.
+    assert done.returncode != 0
+    assert ("it has format version 2, this release reads version 1" in found["why"]) == (version != FORMAT_VERSION), (
+        found
+    )
