@@ -68,6 +68,18 @@ def test_all_is_at_the_other_one_and_the_next_start_is_an_empty_node(make_broker
     assert all_of(source) == ["new"]
 
 
+def test_a_restart_that_was_announced_moves_nothing(make_broker: Make) -> None:
+    source, target = filled(make_broker)
+    said = source.command("admin", "--socket", str(source.admin_socket), "restart-begins")
+    assert '"within_s": 60' in said
+    assert source.stop() == 0
+    assert "starts again at once" in source.log
+    source.start()
+    linked(source, "mq1")
+    assert count_at(target) == 0
+    assert all_of(source) == BODIES
+
+
 def test_with_nobody_there_it_stops_at_once_and_says_so(make_broker: Make) -> None:
     source, target = filled(make_broker)
     target.kill()

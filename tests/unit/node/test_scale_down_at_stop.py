@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.redirect import RedirectPlace
 from mqbroker.config.slices import ConnectorOptions
+from mqbroker.node.cluster.leaving_at_stop import RESTARTS
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.node_states import NodeState
 
@@ -78,6 +79,22 @@ def test_all_goes_to_the_other_node_then_it_stops_and_the_next_start_serves_agai
     stop(a, cluster, 5_000)
     assert a.halted == 0
     assert read_at(b, cluster).bodies == [*bodies(COUNT), *bodies(5)]
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_restart_that_was_announced_moves_nothing(is_in_time: bool) -> None:
+    cluster, (a, b) = cluster_of()
+    filled(a, COUNT, cluster)
+    assert a.admin("restart-begins", within_s=30) == {"within_s": 30}
+    cluster.wait(29_000 if is_in_time else 31_000)
+    assert a.admin("status")["state"] == "active", "nobody has stopped it yet"
+    stop(a, cluster, 100 if is_in_time else 5_000)
+    assert (a.halted, count_at(b)) == (0, 0 if is_in_time else COUNT)
+    assert [str(said["why"]) for said in a.events("scale-down-passed-over")] == [RESTARTS] * is_in_time
+    start(a, cluster)
+    assert count_at(a) == (COUNT if is_in_time else 0)
+    stop(a, cluster, 5_000)
+    assert count_at(b) == COUNT, "the next stop is another one"
 
 
 def test_without_the_option_it_stops_at_once_and_nothing_is_delayed() -> None:

@@ -66,6 +66,7 @@ ROWS = (
     Operation("events", events.show, "events, position, missed", (
         number("after", None, (0, events.POSITION_MAX)), text("level", "debug", tuple(events.LEVELS)),
         text("name", "*"), number("limit", events.LIMIT, (1, events.LIMIT_MAX)))),
+    Operation("restart-begins", status.restart_begins, "within_s", (number("within_s", 60, (1, 3600)),), CHANGES),
     Operation("stop", status.stop, "nothing", effect=ENDS),
     # Addresses and queues.
     Operation("addresses", addresses.show_all, "addresses"),

@@ -8,7 +8,7 @@ from mqbroker.admin.certificates import row_of
 from mqbroker.admin.topology import links
 from mqbroker.base.native import IS_NATIVE
 from mqbroker.base.notice import Level
-from mqbroker.base.time import NS_PER_MS
+from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest, Stop
 
@@ -54,3 +54,11 @@ def stop(broker: Broker, request: AdminRequest) -> None:
     broker.notice(Level.INFO, "stop-requested", session=request.session)
     broker.reply(request.id, {})
     broker.stopping.stop(Stop())
+
+
+def restart_begins(broker: Broker, request: AdminRequest) -> None:
+    """`restart-begins`: a stop within so many seconds is that of a restart. So nothing moves to another node for it,
+    whatever `[scale-down]` says: it is served here again at once."""
+    within_s: int = request.arguments["within_s"]
+    broker.stopping.restart_begins(within_s * NS_PER_S)
+    broker.reply(request.id, {"within_s": within_s})

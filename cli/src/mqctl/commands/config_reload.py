@@ -65,7 +65,8 @@ def _verdict(world: World, rows: list[dict[str, Any]], faults: list[CommandError
     if faults:
         raise CommandError(f"{len(faults)} of {count} nodes did not reload", "mqctl status")
     if any(row["state"] == RESTART for row in rows):
-        world.note("what needs a restart holds after: systemctl restart mqbroker@INSTANCE, or mqctl rollout")
+        by_hand = "systemctl restart mqbroker@INSTANCE, which moves messages away where scale-down is enabled"
+        world.note(f"what needs a restart holds after: mqctl rollout, or {by_hand}")
         return Exit.DEGRADED
     return Exit.DONE
 

@@ -37,6 +37,9 @@ class Options(ReaderOptions, InventoryOptions):
 def run(world: World, options: Options) -> int:
     """Remove the brokers from the hosts. Messages and identities stay, unless --data is given.
 
+    A broker with `[scale-down] enabled` is stopped like any other time: its messages go to another node first, where
+    one is linked, and what cannot go stays.
+
     Nothing is removed that clients are served by and nobody else would serve, unless by `--force`.
     """
     cluster = checked(world, options)

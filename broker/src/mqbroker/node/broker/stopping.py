@@ -46,6 +46,10 @@ class Stopping:
         else:
             self._end(NodeEvent.STOP)
 
+    def restart_begins(self, within_ns: int) -> None:
+        """The stop that comes in this time is that of a restart: nothing goes to another node for it."""
+        self._leaving.restart_begins(within_ns)
+
     def stop_waiting(self, why: str) -> None:
         """Nothing more is to go to another node: what is here stays."""
         self._move(NodeEvent.STOP)

@@ -24,6 +24,7 @@ ENDING_LOOK_NS: Final = 10 * NS_PER_MS
 ENDING_NS: Final = 2_000 * NS_PER_MS
 TOLD_MAX: Final = 10  # reasons that the log names
 ASKED: Final = "it was asked to stop once more"
+RESTARTS: Final = "it starts again at once, and serves them then"
 
 
 class StopWaiting(Protocol):
@@ -46,14 +47,23 @@ class LeavingAtStop:
         self.scheduled_ns = 0
         self._until_ns = 0  # it may go on
         self._ending_until_ns = 0  # it is over then, whatever the heir has not answered
+        self._restart_until_ns = 0  # a stop before is that of a restart
 
     # -- begin ---------------------------------------------------------------------------------------------------------
+
+    def restart_begins(self, within_ns: int) -> None:
+        """The stop that comes in this time is that of a restart: what is here stays, and is served again at once."""
+        LOOK.has_touched = True
+        self._restart_until_ns = self._broker.at.monotonic_ns + within_ns
 
     def heir(self) -> HeirCandidate | None:
         """Who takes all, where this node is to hand it over and somebody can; why not is told."""
         broker = self._broker
         options = broker.options.scale_down
         if not options.enabled:
+            return None
+        if broker.at.monotonic_ns < self._restart_until_ns:
+            broker.notice(Level.INFO, "scale-down-passed-over", why=RESTARTS, **self._left())
             return None
         if broker.store.arrivals.drained_here():
             found: HeirCandidate | str = "queues of other nodes drain to this one"
