@@ -12,6 +12,7 @@ from typing import Any
 
 from mqbroker.admin import (
     addresses,
+    backups,
     browsing,
     configuration,
     connections,
@@ -41,6 +42,7 @@ from mqbroker.admin.arguments import (
 from mqbroker.admin.operation import Operation, OperationEffect
 from mqbroker.core.cluster.group_owners import PINS_MAX
 from mqbroker.node.broker.broker import Broker
+from mqbroker.node.broker.snapshots import HOLD_MS_MAX
 from mqbroker.node.values.inputs import AdminRequest
 
 TAKES_PART, CHANGES, ENDS = OperationEffect.TAKES_PART, OperationEffect.CHANGES, OperationEffect.ENDS
@@ -68,6 +70,10 @@ ROWS = (
         text("name", "*"), number("limit", events.LIMIT, (1, events.LIMIT_MAX)))),
     Operation("restart-begins", status.restart_begins, "within_s", (number("within_s", 60, (1, 3600)),), CHANGES),
     Operation("stop", status.stop, "nothing", effect=ENDS),
+    Operation("backup-begin", backups.begin,
+              "node_id, node, boot, term, position, data_directory; segments: number, bytes; large: ids of files",
+              (number("hold_ms", backups.HOLD_MS, (1, HOLD_MS_MAX)),), TAKES_PART),
+    Operation("backup-end", backups.end, "held: true", effect=TAKES_PART),
     # Addresses and queues.
     Operation("addresses", addresses.show_all, "addresses"),
     Operation("address-show", addresses.show, "the address with its queues", (NAME,)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mqbroker.app import source
+from mqbroker.base.errors import ConfigFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,35 @@ def unreachable(path: str, args: argparse.Namespace, fault: OSError) -> str:
     else:
         why = f"{fault.strerror or fault}; see `journalctl -u mqbroker@{args.instance}`"
     return f"mqbroker {args.command}: no broker answers at {path}: {why}"
+
+
+class LocalAdmin:
+    """One admin session of several requests. What the broker does for it is over when it is closed."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Raises ConfigFault where no broker answers."""
+        path = path_of(args)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(path)
+        except OSError as fault:
+            self._socket.close()
+            raise ConfigFault(path, unreachable(path, args, fault)) from None
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """The result. Raises ConfigFault where the broker refuses, or is gone."""
+        try:
+            row = _answer(self._socket, operation, arguments)
+        except OSError as fault:
+            raise ConfigFault(operation, f"the broker is gone: {fault.strerror or fault}") from None
+        error = row.get("error")
+        if error is not None:
+            raise ConfigFault(operation, str(error.get("description")).removeprefix(f"{operation}: "))
+        return row.get("result")
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+        self._socket.close()
 
 
 def ask(args: argparse.Namespace, operation: str, arguments: dict[str, Any]) -> OperationResult | None:

@@ -18,6 +18,7 @@ from mqbroker.io.identity import IdentityMismatch
 COMMANDS = {
     "run": "run a broker in the foreground",
     "admin": "ask or command a running broker",
+    "backup": "copy a running broker's data, look into copies, and give them back",
     "config": "check, compare and document options",
     "identity": "show, make or repair the identity of a data directory",
     "reload": "have the running broker read its files again",

@@ -124,6 +124,11 @@ class Journal:
     def segments_count(self) -> int:
         return len(self._ledger.segments)
 
+    @property
+    def files(self) -> list[tuple[int, int]]:
+        """(number, bytes that are written) of all that may be needed, in their order."""
+        return [(segment.number, segment.used_bytes) for segment in self._ledger.segments]
+
     def store(
         self, first_id: int, count: int, queue_ids: Sequence[int], frames: bytes | memoryview, arrived_ms: int = 0
     ) -> None:

@@ -70,6 +70,14 @@ class LargeFiles:
         if run.large is not None:
             self._held[run.large.file].is_stored = True
 
+    def hold_stored(self) -> list[int]:
+        """One holder more of each file that the journal knows; those files."""
+        stored = [file for file, held in self._held.items() if held.is_stored]
+        LOOK.has_touched = True
+        for file in stored:
+            self._held[file].holders += 1
+        return stored
+
     def settle(self, file: int) -> None:
         """A run that held the file is settled everywhere, and the journal was told before."""
         held = self._held[file]

@@ -34,6 +34,7 @@ from mqbroker.node.broker.local import LocalSessions
 from mqbroker.node.broker.loss_watch import LossWatch
 from mqbroker.node.broker.quota_watch import QuotaWatch
 from mqbroker.node.broker.reloads import Reloads
+from mqbroker.node.broker.snapshots import Snapshots
 from mqbroker.node.broker.stopping import Stopping
 from mqbroker.node.broker.surroundings import NodeSurroundings
 from mqbroker.node.broker.termini import Termini
@@ -114,7 +115,7 @@ class Broker(ClusterBroker):
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
-        self.termini, self.stopping = Termini(self), Stopping(self)
+        self.termini, self.stopping, self.snapshots = Termini(self), Stopping(self), Snapshots(self)
         self.departing = DepartingClients(self)
         self.cordoning = Cordoning(self, self.stopping, self.departing, self.cluster.connections.values)
         self.scaling_down = ScalingDown(self, self.stopping, self.departing, partial(eviction.lock, self))
@@ -197,7 +198,8 @@ class Broker(ClusterBroker):
         if self.store.remotes.scale_down.changed:
             self.store.remotes.scale_down.write()
         for segment in self.journal.deletable():
-            self.effects.append(DeleteSegment(self.completions.next_id(), segment))
+            if not self.snapshots.keeps_back(segment):
+                self.effects.append(DeleteSegment(self.completions.next_id(), segment))
         append = self._seal()
         self._collect()
         return self._batch(append, self.timers.wake_at_ns, more=more or self.turns.is_due)
@@ -244,6 +246,8 @@ class Broker(ClusterBroker):
             decisions.seal(append.position)
         elif decisions.is_forming:
             raise Bug("a decision waits for an append that does not exist")
+        if self.snapshots.wanted is not None:
+            self.snapshots.sealed()
         return append
 
     def _collect(self) -> None:
@@ -326,6 +330,8 @@ class Broker(ClusterBroker):
         self.store.memory.is_shut = given_.is_low
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
+        if given_.is_low:
+            self.snapshots.give_up("the disk is nearly full")
         self.relieve()
 
     def _heard(self, given_: given.Datagram) -> None:
@@ -339,6 +345,7 @@ class Broker(ClusterBroker):
 
     def _admin_closed(self, given_: given.AdminClosed) -> None:
         self.local.closed(given_.session)
+        self.snapshots.closed(given_.session)
 
     def take_users(self, users: Mapping[str, Any]) -> None:
         """Who may log in from now on, the nodes of the cluster as well."""

@@ -1,0 +1,179 @@
+"""The folder that backups are kept in: each file once, by its checksum, and a manifest for each backup.
+
+    DIRECTORY/files/3a7b…      files of data directories, named by their SHA-256
+    DIRECTORY/backups/ID.json  manifests (manifest.py)
+    DIRECTORY/lock             held while anything is written or pruned
+
+A backup is there once its manifest is, and that comes last: after every file of it is on disk and was read as a start
+would read it. A file goes when no manifest names it, so no backup depends on another one. Files are read by their owner
+only, since messages are private. Methods raise ConfigFault. Source: docs/adr/0002-journal.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from mqbroker.app.backup import manifest as manifests
+from mqbroker.app.backup import reading
+from mqbroker.app.backup.manifest import BackupManifest, CopiedFile
+from mqbroker.base.errors import ConfigFault
+from mqbroker.io import placing
+
+FILES: Final = "files"
+BACKUPS: Final = "backups"
+SUFFIX: Final = ".json"
+UNFINISHED: Final = ".new"
+SAME_NAME_MAX: Final = 1000
+
+
+class BackupFolder:
+    """One folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def place(self, file: CopiedFile) -> Path:
+        """Where a file is kept."""
+        return self.path / FILES / file.sha256
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def backups(self) -> list[BackupManifest]:
+        """All backups, the oldest first."""
+        try:
+            names = sorted(os.listdir(self.path / BACKUPS))
+        except OSError as error:
+            raise ConfigFault(str(self.path), f"is no folder of backups ({error.strerror})") from None
+        found = [self.get(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
+        return sorted(found, key=lambda each: (each.made, each.id))
+
+    def get(self, backup_id: str) -> BackupManifest:
+        """One backup."""
+        if not manifests.is_id(backup_id):
+            raise ConfigFault(backup_id, "is no name of a backup")
+        path = self._manifest_path(backup_id)
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise ConfigFault(str(path), f"there is no such backup ({error.strerror})") from None
+        found = manifests.parse(text, str(path))
+        if found.id != backup_id:
+            raise ConfigFault(str(path), f"is the manifest of {found.id}")
+        return found
+
+    def verify(self, manifest: BackupManifest) -> None:
+        """Read all of a backup. Raises StorageFault as well."""
+        reading.check(manifest, self.place)
+
+    # -- writing: only while `locked` ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder where it is not there, and keep others from writing to it."""
+        try:
+            for name in (FILES, BACKUPS):
+                placing.make_directory(self.path / name)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise ConfigFault(str(error.filename or self.path), f"cannot be made: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in (self.path / FILES).glob(f"*{UNFINISHED}"):
+                left.unlink()
+            yield
+        except BlockingIOError:
+            raise ConfigFault(str(self.path), "another command writes there; try again when it is done") from None
+        finally:
+            os.close(lock)
+
+    def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
+        """What is to be copied: files that are not here, or that are not what they were. Each checksum once."""
+        missing: dict[str, CopiedFile] = {}
+        for file in manifest.files:
+            if file.sha256 not in missing and not self._has(file):
+                missing[file.sha256] = file
+        return list(missing.values())
+
+    def take(self, file: CopiedFile, content: Iterable[bytes]) -> None:
+        """A file, of which `content` is what is used; it is on disk when this returns."""
+        path = self.place(file)
+        unfinished = path.with_name(path.name + UNFINISHED)
+        try:
+            write_file(unfinished, file, content)
+            unfinished.rename(path)
+        except OSError as error:
+            raise ConfigFault(str(path), f"cannot be written: {error.strerror}") from None
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def finish(self, manifest: BackupManifest) -> BackupManifest:
+        """All files are there: read them, and have the backup. Raises StorageFault as well, and then there is none."""
+        kept = manifest.holding(reading.check(manifest, self.place))
+        try:
+            placing.sync_directory(self.path / FILES)
+            for number in range(1, SAME_NAME_MAX):
+                named = kept if number == 1 else kept.called(f"{kept.id}-{number}")
+                try:
+                    placing.create(self._manifest_path(named.id), named.text())
+                except FileExistsError:
+                    continue
+                return named
+        except OSError as error:
+            raise ConfigFault(str(self.path), f"cannot be written: {error.strerror}") from None
+        raise ConfigFault(str(self.path), f"has {SAME_NAME_MAX} backups of {kept.id} already")
+
+    def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
+        """Delete all backups of each node but the newest, and files that none needs any more: these backups, and how
+        many bytes of files."""
+        found = self.backups()
+        gone: list[BackupManifest] = []
+        for node_id in {each.node_id for each in found}:
+            of_node = [each for each in found if each.node_id == node_id]
+            gone += of_node[: max(len(of_node) - keep, 0)]
+        needed = {file.sha256 for each in found if each not in gone for file in each.files}
+        try:
+            for each in gone:
+                self._manifest_path(each.id).unlink()
+            placing.sync_directory(self.path / BACKUPS)
+            freed = 0
+            for path in (self.path / FILES).iterdir():
+                if path.name not in needed:
+                    freed += path.stat().st_blocks * 512
+                    path.unlink()
+        except OSError as error:
+            raise ConfigFault(str(error.filename or self.path), f"cannot be deleted: {error.strerror}") from None
+        return sorted(gone, key=lambda each: (each.made, each.id)), freed
+
+    def _has(self, file: CopiedFile) -> bool:
+        path = self.place(file)
+        try:
+            return path.stat().st_size == file.size_bytes and reading.checksum_of(path) == file.sha256
+        except OSError:
+            return False
+
+    def _manifest_path(self, backup_id: str) -> Path:
+        return self.path / BACKUPS / (backup_id + SUFFIX)
+
+
+def write_file(path: Path, file: CopiedFile, content: Iterable[bytes]) -> None:
+    """A new file, with zeros behind what is used, on disk. Raises OSError, and ConfigFault where it is another one."""
+    digest, used_bytes = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        for piece in content:
+            digest.update(piece)
+            used_bytes += len(piece)
+            stream.write(piece)
+        for piece in reading.zeros(file.size_bytes - used_bytes):
+            digest.update(piece)
+        stream.flush()
+        os.ftruncate(descriptor, file.size_bytes)
+        os.fsync(descriptor)
+    if (used_bytes, digest.hexdigest()) != (file.used_bytes, file.sha256):
+        raise ConfigFault(file.name, "changed while it was copied, or on the way; make the backup again")

@@ -1,0 +1,106 @@
+"""Reads the copy of a data directory as a start would, and says what is in its queues.
+
+Nothing is written. What a start would refuse is refused here, with the file and the place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, QueueContents
+from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.cluster.id_digest import NO_IDS
+from mqbroker.core.queue.large import fault_of
+from mqbroker.core.store.journal_export import large_runs, rows_of
+from mqbroker.io import regular
+from mqbroker.io.files import MappedFiles
+from mqbroker.journal.recover import recover
+from mqbroker.journal.recovered import Recovered
+
+PIECE_BYTES: Final = 1 << 20
+ZEROS: Final = bytes(PIECE_BYTES)
+FilePlace = Callable[[CopiedFile], Path]
+
+
+def pieces(path: Path, used_bytes: int) -> Iterator[bytes]:
+    """So many bytes of a file, a piece at a time. Raises OSError, also where it has fewer."""
+    with regular.opened(path) as stream:
+        left = used_bytes
+        while left:
+            piece = stream.read(min(left, PIECE_BYTES))
+            if not piece:
+                raise OSError(5, f"it has {used_bytes - left} bytes, and {used_bytes} were written", str(path))
+            left -= len(piece)
+            yield piece
+
+
+def zeros(size_bytes: int) -> Iterator[bytes]:
+    """So many zeros, a piece at a time."""
+    for offset in range(0, size_bytes, PIECE_BYTES):
+        yield ZEROS[: size_bytes - offset]
+
+
+def checksum_of(path: Path) -> str:
+    """The SHA-256 of a whole file. Raises OSError."""
+    digest = hashlib.sha256()
+    for piece in pieces(path, path.stat().st_size):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def check_files(manifest: BackupManifest, place: FilePlace) -> None:
+    """Each file is what it was when it was copied. Raises ConfigFault, which names the first that is not."""
+    for file in manifest.files:
+        path = place(file)
+        try:
+            size_bytes, found = path.stat().st_size, checksum_of(path)
+        except OSError as error:
+            raise ConfigFault(
+                str(path), f"cannot be read ({error.strerror}); it is {file.name} of {manifest.id}"
+            ) from None
+        if (size_bytes, found) != (file.size_bytes, file.sha256):
+            raise ConfigFault(str(path), f"is not what was copied: it is {file.name} of {manifest.id}")
+
+
+def recovered_of(manifest: BackupManifest, place: FilePlace) -> Recovered:
+    """What a start would find, files of large messages included. Raises StorageFault for what it would refuse."""
+    files = MappedFiles()
+    segments = sorted((file.segment, file) for file in manifest.files if file.segment is not None)
+    contents = ((number, files.read(place(file))) for number, file in segments)
+    found = recover(contents, manifest.node_id_bytes, "stop")
+    sizes = {file.large: file.size_bytes for file in manifest.files if file.large is not None}
+    for run in large_runs(found):
+        if (fault := fault_of(run, sizes)) is not None:
+            raise fault
+    for _ in rows_of(found, manifest.node_id):
+        pass  # each record is taken apart, as a start would
+    if found.last_position != manifest.position:
+        why = f"ends at position {found.last_position}, and the backup was made at {manifest.position}"
+        raise StorageFault(manifest.id, -1, why, "take another backup of this node")
+    return found
+
+
+def contents_of(found: Recovered) -> tuple[QueueContents, ...]:
+    """All queues, by name."""
+    contents = found.queue_contents()
+    rows = []
+    for queue_id, kind in kinds_in(found):
+        digest = NO_IDS
+        for first, count, _ in contents[queue_id]:
+            digest = digest.plus(first, count)
+        rows.append(QueueContents(kind.name, kind.address, digest.count, str(digest)))
+    return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def check(manifest: BackupManifest, place: FilePlace) -> tuple[QueueContents, ...]:
+    """Read all of a copy: its checksums, its journal as a start would, and whether in its queues is what was there.
+    Raises ConfigFault or StorageFault."""
+    check_files(manifest, place)
+    found = contents_of(recovered_of(manifest, place))
+    if manifest.queues is not None and found != manifest.queues:
+        raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
+    return found

@@ -1,0 +1,128 @@
+"""A backup on its way between two machines, over any two streams of bytes: a copy is asked for what it lacks only.
+
+    source: the manifest, one line
+    target: {"wanted": ["3a7b…", …]}, one line
+    source: what is used of each of these files, one behind the other, in the order of the manifest; then {"end": true}
+    target: {"result": …}, one line, when all of it is on disk and was read again
+
+Whatever ends before its last line is nothing. Methods raise ConfigFault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final, Protocol
+
+from mqbroker.app.backup import manifest as manifests
+from mqbroker.app.backup import reading
+from mqbroker.app.backup.manifest import MANIFEST_BYTES_MAX, BackupManifest, CopiedFile
+from mqbroker.base.errors import ConfigFault
+
+WHERE: Final = "the backup on its way"
+
+
+class BackupSource(Protocol):
+    """Where a backup comes from."""
+
+    def manifest(self) -> BackupManifest:
+        """What there is."""
+
+    def content(self, file: CopiedFile) -> Iterator[bytes]:
+        """What is used of a file."""
+
+    def end(self) -> None:
+        """All was read. Raises ConfigFault where that counts for nothing."""
+
+
+class BackupTarget(Protocol):
+    """Where it goes."""
+
+    def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
+        """Of each checksum at most one file."""
+
+    def take(self, file: CopiedFile, content: Iterable[bytes]) -> None:
+        """One of these."""
+
+    def finish(self, manifest: BackupManifest) -> Any:
+        """All is there."""
+
+
+def copy(source: BackupSource, target: BackupTarget) -> tuple[Any, int]:
+    """Both are on this machine: what became of it, and how many bytes were copied."""
+    manifest = source.manifest()
+    copied = 0
+    for file in target.wanted(manifest):
+        target.take(file, source.content(file))
+        copied += file.used_bytes
+    source.end()
+    return target.finish(manifest), copied
+
+
+def send(source: BackupSource, out: BinaryIO, answers: BinaryIO) -> None:
+    """The source's side. The other end has it, and has read it, when this returns."""
+    manifest = source.manifest()
+    with _broken():
+        out.write(manifest.text())
+        out.flush()
+        wanted = set(_line(answers)["wanted"])
+        for file in manifest.files:
+            if file.sha256 in wanted:
+                wanted.discard(file.sha256)
+                out.writelines(source.content(file))
+        source.end()
+        out.write(b'{"end": true}\n')
+        out.flush()
+        if "result" not in _line(answers):
+            raise ConfigFault(WHERE, "did not arrive")
+
+
+def receive(target: BackupTarget, come: BinaryIO, out: BinaryIO) -> tuple[Any, int]:
+    """The target's side, but for the last line: what became of it, and how many bytes were copied."""
+    copied = 0
+    with _broken():
+        manifest = manifests.parse(come.readline(MANIFEST_BYTES_MAX), WHERE)
+        wanted = target.wanted(manifest)
+        names = {file.sha256 for file in wanted}
+        out.write(json.dumps({"wanted": [file.sha256 for file in wanted]}).encode() + b"\n")
+        out.flush()
+        for file in manifest.files:
+            if file.sha256 in names:
+                names.discard(file.sha256)
+                target.take(file, _content(come, file))
+                copied += file.used_bytes
+        if _line(come).get("end") is not True:
+            raise ConfigFault(WHERE, "was cut off")
+    return target.finish(manifest), copied
+
+
+def _content(come: BinaryIO, file: CopiedFile) -> Iterator[bytes]:
+    left = file.used_bytes
+    while left:
+        piece = come.read(min(left, reading.PIECE_BYTES))
+        if not piece:
+            raise ConfigFault(WHERE, f"was cut off in {file.name}")
+        left -= len(piece)
+        yield piece
+
+
+def _line(stream: BinaryIO) -> dict[str, Any]:
+    line = stream.readline(MANIFEST_BYTES_MAX)
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigFault(WHERE, "was cut off")
+    return found
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ConfigFault(WHERE, "was cut off: the other end is gone") from None
+    except KeyError:
+        raise ConfigFault(WHERE, "is not as was agreed: the other end may be of another release") from None

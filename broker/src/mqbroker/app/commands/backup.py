@@ -1,0 +1,182 @@
+"""`mqbroker backup create|list|verify|prune|send|receive`: copies of the data of a broker that goes on.
+
+`create` copies into a folder of this machine; `send` and `receive` are its two halves where the folder is on
+another one (app/backup/transfer.py). What is in a folder is looked at and pruned where it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mqbroker.app import asking, exits, source
+from mqbroker.app.backup import transfer
+from mqbroker.app.backup.folder import BackupFolder
+from mqbroker.app.backup.manifest import BackupManifest
+from mqbroker.app.backup.running import RunningNode, Throttle
+from mqbroker.base.errors import MqError
+from mqbroker.base.text import safe_json
+
+HOLD_MINUTES: Final = 60
+HOLD_MINUTES_MAX: Final = 7 * 24 * 60
+MS_PER_MINUTE: Final = 60_000
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `backup` and its actions."""
+    parser = subparsers.add_parser("backup", help="copy a running broker's data, look into copies, and give them back")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="copy what a running broker has on disk at this moment into a folder")
+    send = actions.add_parser("send", help="the same, to `receive` at the other end of standard input and output")
+    receive = actions.add_parser("receive", help="take into a folder what `send` sends")
+    list_ = actions.add_parser("list", help="which backups are in a folder")
+    verify = actions.add_parser("verify", help=f"read backups as a start would (exit code {exits.FAILED}: one is bad)")
+    prune = actions.add_parser("prune", help="delete all backups of each node but the newest")
+    for action in (create, receive, list_, verify, prune):
+        action.add_argument("folder", type=Path, metavar="DIRECTORY", help="folder of backups")
+    for action in (create, send):
+        asking.add_arguments(action)
+        action.add_argument(
+            "--bytes-per-second", type=_count, default=0, metavar="N", help="read no faster (0: at will)"
+        )
+        action.add_argument(
+            "--hold-minutes", type=_minutes, default=HOLD_MINUTES, metavar="N",
+            help="the broker keeps its files for so long, then the backup fails (default: %(default)s)",
+        )  # fmt: skip
+    verify.add_argument("ids", nargs="*", metavar="ID", help="which backups (else all)")
+    prune.add_argument("--keep", type=_kept, required=True, metavar="N", help="so many of each node stay")
+    for action in (create, receive, list_, verify, prune):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the chosen action."""
+    return ACTIONS[args.action](args)
+
+
+def row_of(manifest: BackupManifest) -> dict[str, Any]:
+    """A backup as it is listed."""
+    return {
+        "id": manifest.id, "node": manifest.node, "node_id": manifest.node_id, "made": manifest.made,
+        "release": manifest.release, "position": manifest.position, "messages": manifest.messages,
+        "files": len(manifest.files), "used_bytes": manifest.used_bytes,
+        "queues": [{"name": queue.name, "messages": queue.messages} for queue in manifest.queues or ()],
+    }  # fmt: skip
+
+
+def _create(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    with folder.locked(), _running(args) as node:
+        made, copied = transfer.copy(node, folder)
+    return _made(args, made, copied)
+
+
+def _send(args: argparse.Namespace) -> int:
+    with _running(args) as node:
+        transfer.send(node, sys.stdout.buffer, sys.stdin.buffer)
+    return exits.DONE
+
+
+def _receive(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    with folder.locked():
+        made, copied = transfer.receive(folder, sys.stdin.buffer, sys.stdout.buffer)
+    print(json.dumps({"result": row_of(made) | {"copied_bytes": copied}}))
+    return exits.DONE
+
+
+def _made(args: argparse.Namespace, made: BackupManifest, copied: int) -> int:
+    if args.json:
+        print(safe_json(json.dumps({"schema": 1, **row_of(made), "copied_bytes": copied})))
+    else:
+        print(f"backup {made.id}: {made.messages} messages, {made.used_bytes} bytes, of which {copied} were copied")
+    return exits.DONE
+
+
+def _list(args: argparse.Namespace) -> int:
+    found = BackupFolder(args.folder).backups()
+    if args.json:
+        print(safe_json(json.dumps({"schema": 1, "backups": [row_of(each) for each in found]})))
+        return exits.DONE
+    for each in found:
+        source.say(
+            f"{each.id}: node {each.node} at {each.made}, {each.messages} messages, {each.used_bytes} bytes in "
+            f"{len(each.files)} files"
+        )
+    return exits.DONE
+
+
+def _verify(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    wanted = [folder.get(each) for each in args.ids] if args.ids else folder.backups()
+    rows: list[dict[str, Any]] = []
+    for each in wanted:
+        why = ""
+        try:
+            folder.verify(each)
+        except MqError as fault:
+            why = str(fault)
+        rows.append({"id": each.id, "good": not why, "messages": each.messages, "why": why})
+    if args.json:
+        print(safe_json(json.dumps({"schema": 1, "backups": rows})))
+    else:
+        for row in rows:
+            source.say(
+                f"{row['id']}: " + (f"good, {row['messages']} messages" if row["good"] else f"bad: {row['why']}")
+            )
+    return exits.DONE if all(row["good"] for row in rows) else exits.FAILED
+
+
+def _prune(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    folder.backups()  # a folder that is none is not made one
+    with folder.locked():
+        gone, freed = folder.prune(args.keep)
+    if args.json:
+        print(safe_json(json.dumps({"schema": 1, "pruned": [each.id for each in gone], "freed_bytes": freed})))
+        return exits.DONE
+    for each in gone:
+        source.say(f"pruned: {each.id}")
+    print(f"freed: {freed} bytes")
+    return exits.DONE
+
+
+@contextlib.contextmanager
+def _running(args: argparse.Namespace) -> Iterator[RunningNode]:
+    session = asking.LocalAdmin(args)
+    try:
+        yield RunningNode(session, args.hold_minutes * MS_PER_MINUTE, Throttle(args.bytes_per_second))
+    finally:
+        session.close()
+
+
+def _count(text: str) -> int:
+    return _number(text, 0, 1 << 50)
+
+
+def _kept(text: str) -> int:
+    return _number(text, 1, 1 << 30)
+
+
+def _minutes(text: str) -> int:
+    return _number(text, 1, HOLD_MINUTES_MAX)
+
+
+def _number(text: str, least: int, most: int) -> int:
+    try:
+        found = int(text)
+    except ValueError:
+        found = least - 1
+    if not least <= found <= most:
+        raise argparse.ArgumentTypeError(f"is a whole number from {least} to {most}, not {text!r}")
+    return found
+
+
+ACTIONS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
+    "create": _create, "send": _send, "receive": _receive, "list": _list, "verify": _verify, "prune": _prune,
+}  # fmt: skip
