@@ -128,12 +128,13 @@ class Drains:
     def stuck(self, queue: Queue, why: str) -> bool:
         """It does not go on for this reason, empty: as far as is known it does; whether that is new."""
         progress = self.progress.get(queue.kind.name)
-        if progress is None or progress.why == why:
+        if progress is None:
             return False
+        is_new = progress.why != why
         LOOK.has_touched = True
         progress.why = why
-        progress.has_said_come = progress.has_said_come and not why
-        return True
+        progress.has_said_come = progress.has_said_come and not why  # who refuses its link has heard nothing
+        return is_new
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
