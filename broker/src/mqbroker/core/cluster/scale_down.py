@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.stored import unreadable
@@ -119,7 +120,9 @@ class ScaleDown(MessageObserver, QueueObserver):
         return bool(self.target)
 
     def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
-        """This node leaves, and that is its heir; on disk with this step's append."""
+        """This node leaves, and that is its heir; on disk with this step's append. Raises Bug where it does already."""
+        if self.is_on:
+            raise Bug(f"scales down to node {target}, and to {self.target} before that is over")
         LOOK.has_touched = True
         self.target, self.connection, self.is_forced, self.is_at_stop = target, connection, is_forced, is_at_stop
         self.since_ms = self._store.at.wall_ms

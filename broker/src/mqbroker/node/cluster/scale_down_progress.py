@@ -26,15 +26,26 @@ def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
         return NONE
     if record.is_ending:
         return ENDS
-    is_begun = broker.scaling_down.is_moving and not record.pending and not any(broker.departing.clients())
+    is_begun = _is_under_way(broker)
     drains_of = broker.store.remotes.drains.progress
     is_stuck = any(drains_of[queue.kind.name].why and has_anything(broker, queue) for queue in queues)
     if is_stuck or (is_hindered and not record.is_forced):
         return FAILED if is_begun and not any(queue.delivering_count for queue in queues) else MOVING
     forwarding = (queue for queue in broker.store.remotes.queues.values() if queue.message_count)
-    is_empty = is_begun and not any(has_anything(broker, queue) for queue in queues)
-    is_whole = all(hindrance_of(queue.kind) or queue.kind.is_draining for queue in public_queues(broker))
-    return MOVED if is_empty and is_whole and (record.is_forced or not any(forwarding)) else MOVING
+    is_empty = has_begun(broker) and not any(has_anything(broker, queue) for queue in queues)
+    return MOVED if is_empty and (record.is_forced or not any(forwarding)) else MOVING
+
+
+def _is_under_way(broker: ClusterBroker) -> bool:
+    """Whether no client is here any more, and each queue was looked at."""
+    is_looked_at = broker.scaling_down.is_moving and not broker.store.remotes.scale_down.pending
+    return is_looked_at and not any(broker.departing.clients())
+
+
+def has_begun(broker: ClusterBroker) -> bool:
+    """Whether all drain that can."""
+    queues = public_queues(broker)
+    return _is_under_way(broker) and all(hindrance_of(each.kind) or each.kind.is_draining for each in queues)
 
 
 def public_queues(broker: ClusterBroker) -> list[Queue]:
