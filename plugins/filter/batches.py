@@ -11,7 +11,7 @@ version_added: 0.1.0
 description:
   - The hosts are sorted by name, as the order C(sorted) of a play has them, and a batch ends before a host whose rack
     it has already.
-positional: hostvars, size
+positional: hostvars, size, is_canary_first
 options:
   _input:
     description: Names of the hosts.
@@ -26,6 +26,10 @@ options:
     description: Hosts in a batch at most, a number or a percentage of all; empty for one.
     type: str
     default: ""
+  is_canary_first:
+    description: Whether the first host is a batch of its own, whatever the size.
+    type: bool
+    default: false
 author:
   - mqops maintainers (@mqops)
 """
@@ -44,13 +48,14 @@ _value:
   elements: int
 """
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.mqops.cluster.plugins.module_utils import batches as cutting
 
 
-def batches(hosts, hostvars, size=""):
+def batches(hosts, hostvars, size="", is_canary_first=False):
     """How many hosts are in each batch."""
     racks = {name: str(hostvars[name].get("mq_rack") or "") for name in hosts}
-    return cutting.batches(list(hosts), racks, size)
+    return cutting.batches(list(hosts), racks, size, is_canary_first=boolean(is_canary_first))
 
 
 class FilterModule:

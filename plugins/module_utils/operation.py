@@ -5,6 +5,8 @@
     {"number": 7, "is_held": true, "token": "5f0c…", "user": "ann", "machine": "laptop", "what": "mqctl rollout",
      "since": "2026-11-27 10:15:00 UTC"}
 
+An upgrade also notes its `goal`, the release that it goes to, and a `wish`: "pause" where nothing more of it may begin.
+
 Invariant: the number of a host never falls. Whoever has a lower one than is noted is refused, whatever became of who
 noted it; nothing ends by itself, neither by time nor by a boot. Source: docs/adr/0028-one-operation-at-a-time.md.
 
@@ -31,7 +33,10 @@ from typing import Any
 
 PLACE = "/var/lib/mq-operation.json"
 LOCK = "/run/mq-operation.lock"
+PAUSE = "pause"
 KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
+# Of an operation that goes on over several runs: the release that it goes to, and what somebody wishes of it meanwhile.
+MORE = {"goal": str, "wish": str}
 NUMBER_MAX = 2**53  # what JSON has as a whole number everywhere
 
 Note = dict[str, Any]
@@ -45,6 +50,8 @@ def look(place: str = PLACE) -> Note | None:
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or not all(_is_a(found.get(name), kind) for name, kind in KINDS.items()):
+        return None
+    if not all(_is_a(found.get(name, ""), kind) for name, kind in MORE.items()):
         return None
     return found if 0 < found["number"] < NUMBER_MAX else None
 
@@ -87,6 +94,16 @@ def give_back(own: Mapping[str, Any], place: str = PLACE, lock: str = LOCK) -> b
     return True
 
 
+def wish(noted: Mapping[str, Any], what: str, place: str = PLACE, lock: str = LOCK) -> bool:
+    """Note what somebody wishes of the operation that is noted and held, where it is still that one; whether it was."""
+    with locked(lock):
+        found = look(place)
+        if found is None or not is_own(found, noted):
+            return False
+        _put(place, {**found, "wish": what})
+    return True
+
+
 def is_own(found: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     """Whether this operation holds what it is noted on."""
     return bool(found["is_held"] and found["token"] == own["token"] and found["number"] == own["number"])
@@ -97,7 +114,15 @@ def lost_to(own: Mapping[str, Any], place: str = PLACE) -> str:
     found = look(place)
     if found is None:
         return f"no operation is noted there any more, and {own['number']} was: somebody has removed {place}"
-    return "" if is_own(found, own) else sentence(found)
+    if not is_own(found, own):
+        return sentence(found)
+    return f"somebody paused {told(found)}" if found.get("wish") == PAUSE else ""
+
+
+def is_paused(own: Mapping[str, Any], place: str = PLACE) -> bool:
+    """Whether this operation has the host, and somebody wishes that nothing more of it begins."""
+    found = look(place)
+    return found is not None and is_own(found, own) and found.get("wish") == PAUSE
 
 
 def told(found: Mapping[str, Any]) -> str:
@@ -111,6 +136,8 @@ def sentence(found: Mapping[str, Any]) -> str:
     who = told(found)
     if not found["is_held"]:
         return f"{who} has been there since and is over; begin anew"
+    if found.get("wish") == PAUSE:
+        return f"{who} is paused; go on with {found['what']} --resume, or give it up with mqctl operation release"
     again = f"{found['what']} --resume" if found["what"].startswith("mqctl ") else "-e mq_resume=true"
     return (
         f"{who} is under way; wait for its end, or where it is gone for certain go on in its "
@@ -134,7 +161,8 @@ def _put(place: str, note: Mapping[str, Any]) -> None:
     beside = f"{place}.new"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({name: note[name] for name in KINDS}, file)
+        more = {name: note[name] for name in MORE if note.get(name)}
+        json.dump({**{name: note[name] for name in KINDS}, **more}, file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, place)
@@ -148,15 +176,18 @@ def _put(place: str, note: Mapping[str, Any]) -> None:
 def main() -> None:
     """Run the program: what is noted there, as it was found, as one JSON document."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["look", "take", "give-back"])
+    parser.add_argument("action", choices=["look", "take", "give-back", "wish"])
     parser.add_argument("--note", type=json.loads, default={})
     parser.add_argument("--instead-of", default="")
+    parser.add_argument("--wish", default="")
     args = parser.parse_args()
     found = None
     if args.action == "take":
         found = take(args.note, args.instead_of)
     elif args.action == "give-back":
         give_back(args.note)
+    elif args.action == "wish":
+        found = args.note if wish(args.note, args.wish) else None
     else:
         found = look()
     sys.stdout.write(json.dumps({"found": found}) + "\n")

@@ -50,6 +50,10 @@ refusal:
   description: Which operation is in the way and what to do; empty where this one has the host.
   type: str
   returned: always
+is_paused:
+  description: Whether somebody paused this operation, with O(state=kept).
+  type: bool
+  returned: always
 found:
   description: What was noted there; null where that is nothing, or this operation.
   type: dict
@@ -70,6 +74,7 @@ def main():
         },
         supports_check_mode=True,
     )
+    is_paused = False
     state, own = module.params["state"], module.params["operation"]
     found, refusal = None, ""
     if state == "seen":
@@ -80,13 +85,14 @@ def main():
         operation.give_back(own)
     elif state == "kept":
         refusal = operation.lost_to(own)
+        is_paused = operation.is_paused(own)
     else:
         try:
             found = operation.take(own, module.params["instead_of"])
         except ValueError as fault:
             module.fail_json(msg=str(fault))
         refusal = operation.sentence(found) if found else ""
-    module.exit_json(changed=False, found=found, refusal=refusal)
+    module.exit_json(changed=False, found=found, refusal=refusal, is_paused=is_paused)
 
 
 if __name__ == "__main__":

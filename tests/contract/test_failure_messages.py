@@ -68,6 +68,27 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__mq_kept": {"refusal": "operation 8 is under way"}},
         "operation 8 is under way; what this run has not done yet stays undone",
     ),
+    "Nobody has paused this operation": (
+        {"__mq_kept": {"refusal": "somebody paused operation 8"}},
+        "somebody paused operation 8; what this run has not done yet stays undone until somebody goes on",
+    ),
+    "The release can run with them": (
+        {"__broker_trial": {"faults": ["release 2 refuses the options of a", "release 2 is old"]}},
+        "release 2 refuses the options of a; release 2 is old; no broker was restarted on any host",
+    ),
+    "It is known which release is left": (
+        {"ansible_play_hosts_all": ["mq1", "mq2"],
+         "hostvars": {"mq1": {"__mq_now": {"current": "2"}}, "mq2": {"__mq_now": {"current": "1"}}}},
+        "the hosts have the releases 2, 1; say which one is left with -e mq_rollback_from=RELEASE; nothing was changed",
+    ),
+    "It has kept what it returns to": (
+        {"__mq_left": "2"}, "it has kept nothing of what was before release 2: there was no other one",
+    ),
+    "It can return to it": (
+        {"__mq_back": {"release": "1"}, "__mq_whole": {"faults": ["bin/mqbroker is gone", "more"]},
+         "__mq_trial": {"faults": ["release 1 does not run here"]}},
+        "release 1 is not whole any more: bin/mqbroker is gone; release 1 does not run here; nothing was changed",
+    ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
     "Each of them is that of an instance which drains": (
@@ -193,10 +214,12 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         assert (looks == ["tasks/batch.yml", "tasks/held.yml"]) is ("serial" in play), play["name"]
 
 
-@pytest.mark.parametrize("name", ["rollout", "firewall", "scale_down", "uninstall"])
+@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "uninstall"])
 def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> None:
     """The first of them takes the hosts, the last one gives them back, and no other comes before or after."""
     plays = [one for one in load(ROOT / f"playbooks/{name}.yml") if one.get("become")]
+    if name == "rollback":  # what it looks at first it does not change
+        plays = plays[1:]
     if name == "rollout":  # its last play is that of the packet filters
         plays += [one for one in load(ROOT / "playbooks/firewall.yml") if one.get("become")][-1:]
     asked = [
@@ -238,7 +261,7 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rollout", "firewall", "scale_down", "uninstall", "preflight"])
+@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "uninstall", "preflight"])
 def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
     command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", f"playbooks/{name}.yml"]
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
@@ -259,7 +282,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 26
+    assert len(plays) == 31
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

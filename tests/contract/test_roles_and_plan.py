@@ -15,7 +15,7 @@ from mqbroker.config import release_variables, whole
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqctl.places import Given, HostPlace, digest, places_of
-from mqctl.plan import skeleton
+from mqctl.plan import Seen, WantedHost, diff_host, skeleton
 
 from tests.contract.test_role_template import CASES, by_role
 from tests.support.drifts import ALONE, DRIFTS, FILTERED
@@ -28,10 +28,12 @@ LOOKS = {
     "ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.fail", "ansible.builtin.find",
     "ansible.builtin.include_tasks", "ansible.builtin.meta", "ansible.builtin.set_fact", "ansible.builtin.stat",
     "ansible.builtin.wait_for_connection", "block", "mqops.cluster.bind_address", "mqops.cluster.broker_status",
-    "mqops.cluster.release_files",
+    "mqops.cluster.release_files", "mqops.cluster.release_trial",
 }  # fmt: skip
 # The tasks that make what a host has only while they run, or that a plan has lines of their own for, each with why.
 OTHERWISE = {
+    "release: Keep what this host goes back to": "where the link moves, which is a line of the plan: release",
+    "release: See which one this host goes back to": "it only looks",
     "broker: Make the group mq": "made with the user; another number is a line of the plan",
     "broker: Make the identities": "a line of the plan, and no rollout replaces one",
     "broker: Compare the unit and the options": "a check",
@@ -154,6 +156,36 @@ def test_places_are_those_of_the_roles(changes: dict[str, Any], tmp_path: Path) 
     assert {path: ours[path].content for path in said} == {path: theirs[path].content for path in said}
     told = [path for path, one in theirs.items() if one.content is not None and not ours[path].is_told]
     assert set(told) == set(said)
+
+
+@pytest.mark.parametrize(
+    ("current", "before", "wanted", "removed"),
+    [
+        # The newest stay, the one that is wanted among them.
+        ("4", {}, "4", ["1"]),
+        # One that was gone back to is older than what it was gone back from, and is what the next one goes back to.
+        ("1", {"1": ""}, "4", ["2"]),
+        ("4", {"4": "1"}, "4", ["2"]),
+        ("4", {"4": "9"}, "4", ["1"]),
+    ],
+)
+def test_the_release_that_a_host_goes_back_to_is_the_last_to_go(
+    current: str, before: dict[str, str], wanted: str, removed: list[str]
+) -> None:
+    seen = Seen(release=current, before=before, releases=dict.fromkeys("4321", True))
+    plan = diff_host("mq1", WantedHost(wanted, {}), seen)
+    assert [one.before for one in plan if one.action == "remove"] == removed
+    (task,) = [one for one in tasks("release") if one["name"] == "Remove the oldest releases"]
+    # When the role comes to it, what is wanted is the current one, and what was current is noted as before it.
+    noted = before.get(wanted) if current == wanted else current
+    files = [{"path": f"/opt/mq/releases/{name}", "mtime": float(name)} for name in "1234"]
+    known = {
+        "__release_found": {"files": files}, "__release_place": f"/opt/mq/releases/{wanted}", "release_keep": 3,
+        "__release_before": {"found": {"release": noted} if noted else None},
+        **{name: trust_as_template(text) for name, text in task["vars"].items()},
+    }  # fmt: skip
+    gone = Templar(DataLoader(), known).template(trust_as_template(task["loop"]))
+    assert gone == [f"/opt/mq/releases/{name}" for name in removed]
 
 
 def test_as_many_releases_are_kept_as_the_role_keeps() -> None:

@@ -31,6 +31,8 @@ COMMANDS = {
     ("preflight",): "preflight",
     ("plan",): "plan",
     ("rollout",): "rollout",
+    ("upgrade",): "upgrade",
+    ("rollback",): "rollback",
     ("scale-up",): "scale_up",
     ("scale-down",): "scale_down",
     ("drain",): "drain",

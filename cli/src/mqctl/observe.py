@@ -54,6 +54,7 @@ def seen_of(found: Mapping[str, Any]) -> Seen:
         release=found["release"],
         account=None if found["user"] is None else Account(**found["user"], gid=found["gid"]),
         releases={name: bool(is_complete) for name, is_complete in found["releases"]},
+        before={str(release): str(one) for release, one in found["before"].items()},
         filter=PacketFilter(**{**found["filter"], "origin": tuple(found["filter"]["origin"])}),
         places={path: HostPlace(*one) for path, one in found["places"].items()},
         unit_file=text(found["unit_file"]),

@@ -55,10 +55,15 @@ class HeldCluster:
 
 @dataclass(frozen=True, slots=True)
 class OperationScope:
-    """`changed`: the hosts that an operation changes, None for all; `seen`: host -> its number before the plan."""
+    """`changed`: the hosts that an operation changes, None for all; `seen`: host -> its number before the plan.
+
+    `goal`: the release that it goes to; `instead_of`: commands in whose place it may come where it goes on, too.
+    """
 
     changed: Collection[str] | None = None
     seen: Mapping[str, int] = field(default_factory=dict)
+    goal: str = ""
+    instead_of: Collection[str] = ()
 
 
 ALL: Final = OperationScope()
@@ -80,15 +85,21 @@ def holding(
             end(world, own)
 
 
-def require_free(world: World, cluster: InventoryCluster, what: str) -> None:
+def require_free(world: World, cluster: InventoryCluster) -> None:
     """No operation is under way, of those that are noted where hosts can be reached. Raises CommandError."""
-    _require_free(look(world, cluster.hosts)[0], what, is_resumed=False)
+    _require_free(look(world, cluster.hosts)[0], ())
 
 
 def numbers(world: World, cluster: InventoryCluster) -> dict[str, int]:
     """Host -> the number that is noted there, 0 for none; asked before a plan is made, so that it still holds later."""
     found = look(world, cluster.hosts)[0]
     return {name: int(note["number"]) if note else 0 for name, note in found.items()}
+
+
+def is_paused(world: World, hosts: Sequence[Host]) -> bool:
+    """Whether somebody paused the operation that holds one of these hosts."""
+    found = look(world, hosts)[0].values()
+    return any(note is not None and note["is_held"] and note.get("wish") == noting.PAUSE for note in found)
 
 
 def is_held_by(world: World, cluster: InventoryCluster, what: str) -> bool:
@@ -101,11 +112,11 @@ def begin(
 ) -> HeldCluster:
     """Take all hosts that can be reached. Raises CommandError where one cannot be had: held is then what was before."""
     found, faults = look(world, cluster.hosts)
-    _require_free(found, what, is_resumed=is_resumed)
+    _require_free(found, {what, *scope.instead_of} if is_resumed else set())
     _require_none_since(found, scope.seen)
     for fault in faults.values():
         world.note(f"{fault}; nobody is kept from changing that host meanwhile")
-    own = HeldCluster(note_of(world, what, found), [one for one in cluster.hosts if one.name in found])
+    own = HeldCluster(note_of(world, what, found, goal=scope.goal), [one for one in cluster.hosts if one.name in found])
     own.away = [one for one in cluster.hosts if one.name in faults]
     held = {name: str(note["token"]) for name, note in found.items() if note and note["is_held"]}
     # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
@@ -147,11 +158,9 @@ def _is_untaken(world: World, host: Host, own: Mapping[str, Any]) -> bool:
     return not faults and not (note and note["is_held"]) and (note is None or note["number"] < own["number"])
 
 
-def _require_free(found: Mapping[str, dict[str, Any] | None], what: str, *, is_resumed: bool) -> None:
-    """Nothing is held, or by `what` itself, which is gone on with."""
-    held = {name: note for name, note in found.items() if note and note["is_held"]}
-    if is_resumed:
-        held = {name: note for name, note in held.items() if note["what"] != what}
+def _require_free(found: Mapping[str, dict[str, Any] | None], followed: Collection[str]) -> None:
+    """Nothing is held, or by commands that are followed: what is asked for goes on in their place."""
+    held = {name: note for name, note in found.items() if note and note["is_held"] and note["what"] not in followed}
     if held:
         name, note = max(held.items(), key=lambda one: int(one[1]["number"]))
         raise CommandError(f"{name}: {noting.sentence(note)}; nothing was changed on any host", SHOW)
@@ -168,7 +177,7 @@ def _require_none_since(found: Mapping[str, dict[str, Any] | None], seen: Mappin
 
 
 def note_of(
-    world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True
+    world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True, goal: str = ""
 ) -> dict[str, Any]:
     """The next operation after those that were found. Raises CommandError where no number is left."""
     number = max((int(note["number"]) for note in found.values() if note), default=0) + 1
@@ -183,6 +192,7 @@ def note_of(
         "machine": platform.node(),
         "what": what,
         "since": world.now().strftime(SINCE),
+        **({"goal": goal} if goal else {}),
     }
 
 
@@ -209,8 +219,39 @@ def look(world: World, hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any] 
     return found, faults
 
 
+def wish(
+    world: World, hosts: Sequence[Host], shown: Mapping[str, dict[str, Any] | None], what: str
+) -> tuple[list[str], dict[str, str]]:
+    """Note on the hosts what is wished of the operation that was shown to hold them: where it is noted, and why not."""
+    held = {name: note for name, note in shown.items() if note and note["is_held"]}
+    noted, faults = [], {}
+    asked = [one for one in hosts if one.name in held]
+    for host, answer in on_each(asked, lambda one: _wish(world, one, held[one.name], what)):
+        if isinstance(answer, CommandError):
+            faults[host.name] = answer.what
+        elif not answer:
+            faults[host.name] = f"{host.name}: another operation has come there since"
+        else:
+            noted.append(host.name)
+    return noted, faults
+
+
+def _wish(world: World, host: Host, note: Mapping[str, Any], what: str) -> bool:
+    answer = _ask(world, host, "operation.py", "wish", "--note", json.dumps(note), "--wish", what)
+    return answer["found"] is not None
+
+
+def busy(world: World, hosts: Sequence[Host]) -> list[str]:
+    """Hosts on which a task of a playbook is still under way after a while, or that do not say."""
+    answers = on_each(hosts, lambda one: bool(_ask(world, one, "idle.py", "--wait", str(IDLE_S))["is_idle"]))
+    return [host.name for host, answer in answers if answer is not True]
+
+
 def give_up(
-    world: World, hosts: Sequence[Host], shown: Mapping[str, dict[str, Any] | None]
+    world: World,
+    hosts: Sequence[Host],
+    shown: Mapping[str, dict[str, Any] | None],
+    what: str = "mqctl operation release",
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Raise the number on all hosts that can be reached, and hold none: what is under way is refused at its next step.
 
@@ -218,7 +259,7 @@ def give_up(
     host -> why it is not noted there.
     """
     found, faults = look(world, hosts)
-    note = note_of(world, "mqctl operation release", found, is_held=False)
+    note = note_of(world, what, found, is_held=False)
     tokens = {name: str(one["token"]) for name, one in shown.items() if one}
     asked = [one for one in hosts if one.name in found]
     for host, answer in on_each(asked, lambda one: _take(world, one, note, tokens.get(one.name, ""))):

@@ -133,7 +133,7 @@ class Seen:
     """A host as it is. `traces`: instance -> places that have something of it; `running`: instances that run.
 
     `releases`: those that are there, the newest first -> whether each was installed to its end. `release_faults`: what
-    of the current one is not as it was installed.
+    of the current one is not as it was installed. `before`: release -> the one that the host had before it.
     """
 
     release: str | None = None
@@ -144,6 +144,7 @@ class Seen:
     running: tuple[str, ...] = ()
     releases: Mapping[str, bool] = field(default_factory=dict)
     release_faults: tuple[str, ...] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, HostPlace] = field(default_factory=dict)
     filter: PacketFilter = PacketFilter()
     instances: Mapping[str, SeenInstance] = field(default_factory=dict)
@@ -186,7 +187,9 @@ def _host_changes(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]
     elif seen.release_faults:
         more = f", and {len(seen.release_faults) - 1} more" if len(seen.release_faults) > 1 else ""
         yield Change(host, "", "files of the release", "install", f"{seen.release_faults[0]}{more}", wanted.release)
-    others = [one for one in seen.releases if one != wanted.release]
+    kept = seen.release if seen.release != wanted.release else seen.before.get(wanted.release)
+    # The one that the host goes back to is the last to go, whatever its age.
+    others = sorted((one for one in seen.releases if one != wanted.release), key=lambda one: one != kept)
     for old in others[max(wanted.releases_kept, 2) - 1 :]:
         yield Change(host, "", f"release {old}", "remove", old)
     if wanted.unit_file is not None and seen.unit_file != wanted.unit_file:

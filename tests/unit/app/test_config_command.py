@@ -29,6 +29,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{__version__}\nnative: {NATIVE}\n"
 
 
+def test_version_says_which_formats_of_journals_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--json"]) == exits.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["version"], found["journal_formats_read"]) == (__version__, [1, 2])
+    assert found["journal_format_written"] == 1
+
+
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])

@@ -132,7 +132,7 @@ def test_a_second_one_is_told_of_the_first_and_takes_nothing(world: World, clust
         assert "mqctl scale-down mq3 --resume" in raised.value.what
         assert raised.value.attempt == "mqctl operation show"
     with pytest.raises(CommandError, match="nothing was changed on any host"):
-        operation.require_free(world, cluster, WHAT)
+        operation.require_free(world, cluster)
     assert noted(world) == all_with(1, is_held=True)
 
 

@@ -21,3 +21,15 @@ RACKS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "", "c2": ""}
 def test_no_batch_has_two_of_one_rack(hosts: list[str], size: str, counts: list[int]) -> None:
     hostvars = {name: {"mq_rack": rack} if rack else {} for name, rack in RACKS.items()}
     assert batches(hosts, hostvars, size) == counts
+
+
+@pytest.mark.parametrize(
+    ("hosts", "size", "counts"),
+    [
+        ([], "2", []), (["a1"], "100%", [1]), (["a1", "b1", "c1"], "", [1, 1, 1]), (["c2", "c1", "a1"], "100%", [1, 2]),
+        (["a1", "a2", "b1", "c1"], "3", [1, 3]), (["a1", "b1", "b2", "c1", "c2"], "2", [1, 1, 2, 1]),
+    ],
+)  # fmt: skip
+def test_a_canary_is_alone_whatever_the_size(hosts: list[str], size: str, counts: list[int]) -> None:
+    hostvars = {name: {"mq_rack": rack} if rack else {} for name, rack in RACKS.items()}
+    assert batches(hosts, hostvars, size, "true") == counts

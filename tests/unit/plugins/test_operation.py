@@ -228,3 +228,36 @@ def test_a_number_that_could_not_be_read_again_is_not_noted(place: Place) -> Non
     with pytest.raises(ValueError, match="no operation has the number 9007199254740992"):
         place.take(note(2**53), instead_of="own")
     assert place.found == note(2**53 - 1)
+
+
+def test_somebody_pauses_an_operation_and_it_does_nothing_more(place: Place) -> None:
+    own = note(goal="0.2.0-bbbbbbbb")
+    assert place.take(own) is None
+    assert place.lost_to(own) == ""
+    assert operation.wish(own, operation.PAUSE, str(place.file), place.lock)
+    assert place.lost_to(own).startswith("somebody paused operation 7")
+    assert operation.is_paused(own, str(place.file))
+    assert place.found == {**own, "wish": "pause"}
+    # Who goes on in its place begins without that wish, and it may not go on itself.
+    later = note(8, "later")
+    refusal = place.take(later)
+    assert refusal is not None
+    assert "is paused; go on with mqctl rollout --resume" in operation.sentence(refusal)
+    assert place.take(later, "own") is None
+    assert place.found == later
+    assert not operation.wish(own, operation.PAUSE, str(place.file), place.lock)
+    assert place.lost_to(later) == ""
+
+
+def test_nobody_pauses_what_is_over(place: Place) -> None:
+    own = note()
+    place.take(own)
+    place.give_back(own)
+    assert not operation.wish(own, operation.PAUSE, str(place.file), place.lock)
+    assert not operation.is_paused(own, str(place.file))
+
+
+@pytest.mark.parametrize("more", [{"goal": 3}, {"wish": None}, {"wish": ["pause"]}])
+def test_a_note_with_a_wish_of_another_kind_is_none(place: Place, more: dict[str, Any]) -> None:
+    place.file.write_text(json.dumps({**note(), **more}))
+    assert place.found is None

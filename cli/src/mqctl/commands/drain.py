@@ -70,7 +70,7 @@ def run(world: World, options: Options) -> int:
         leaver = Leaver(cluster, cluster.host(options.host), is_forced=options.force, verb="drain")
         scope = OperationScope(seen=numbers(world, cluster))
         if not options.resume:
-            require_free(world, cluster, leaver.command)
+            require_free(world, cluster)
         found = look_at(world, leaver.nodes)
         require_answers(found)
         moves = options.move or all(one.state in LEAVES for one in found)

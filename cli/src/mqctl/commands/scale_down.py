@@ -186,7 +186,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
     """What is to begin; None where all of it drains already, or nothing is to be done."""
     with untouched(world):
         if not (options.resume or options.check or world.operation):
-            require_free(world, leaver.cluster, leaver.command)
+            require_free(world, leaver.cluster)
         found = look_at(world, leaver.nodes)
         if options.resume and not leaver.party:  # of several the later ones may not have begun
             _require_begun(world, leaver, found)

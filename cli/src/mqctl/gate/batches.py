@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-def batches(hosts: Sequence[str], racks: Mapping[str, str], size: object = "") -> list[int]:
+def batches(
+    hosts: Sequence[str], racks: Mapping[str, str], size: object = "", *, is_canary_first: bool = False
+) -> list[int]:
     """How many of the hosts, sorted by name, are in each batch. `racks`: host -> rack, or empty; `size`: N or P%, empty
-    for 1."""
+    for 1. `is_canary_first`: the first one is alone, whatever the size."""
     count = count_of(size, len(hosts))
     counts: list[int] = []
     rack_names: set[str] = set()
     for host in sorted(hosts):
         rack = racks.get(host) or ""
-        if not counts or counts[-1] >= count or (rack and rack in rack_names):
+        is_canary = is_canary_first and len(counts) == 1
+        if not counts or is_canary or counts[-1] >= count or (rack and rack in rack_names):
             counts.append(0)
             rack_names = set()
         counts[-1] += 1

@@ -69,13 +69,22 @@ def lost(
     )
 
 
-def restarts(cluster: InventoryCluster, changes: Iterable[Change], batch: str) -> list[list[Host]]:
+def restarts(
+    cluster: InventoryCluster, changes: Iterable[Change], batch: str, *, is_canary_first: bool = False
+) -> list[list[Host]]:
     """The hosts whose brokers restart, in the batches of the playbook `rollout`."""
     names = {one.host for one in changes if one.needs == "restart"}
+    return turns_of(cluster, names, batch, is_canary_first=is_canary_first)
+
+
+def turns_of(
+    cluster: InventoryCluster, names: Collection[str], batch: str, *, is_canary_first: bool
+) -> list[list[Host]]:
+    """These hosts, in the batches that playbooks cut."""
     hosts = sorted((one for one in cluster.hosts if one.name in names), key=lambda one: one.name)
     racks = {one.name: str(one.variables.get("mq_rack") or "") for one in hosts}
     turns, start = [], 0
-    for count in batches([one.name for one in hosts], racks, batch):
+    for count in batches([one.name for one in hosts], racks, batch, is_canary_first=is_canary_first):
         turns.append(hosts[start : start + count])
         start += count
     return turns

@@ -22,6 +22,8 @@ FINDINGS = "preflight_findings"
 VERDICT = "preflight_verdict"
 # Where this fails another host is to blame, which the reason names (playbooks/tasks/batch.yml).
 LOOK_BACK = "No host of the batches before fell out"
+# Where this fails somebody wished it (playbooks/tasks/held.yml).
+PAUSED = "Nobody has paused this operation"
 OUTCOMES = {
     "runner_on_ok": "ok",
     "runner_on_skipped": "skipped",
@@ -109,7 +111,7 @@ class RunState:
         """A task that fails where preflight has said no is the refusal itself. Who was reached before was lost."""
         if outcome == "failed" and is_refused(host):
             host.state, host.note = "refused", reason
-        elif outcome == "failed" and host.task == LOOK_BACK:
+        elif outcome == "failed" and host.task in (LOOK_BACK, PAUSED):
             host.state, host.note = "stopped", reason
         elif outcome == "failed" or host.ok:
             host.state = outcome

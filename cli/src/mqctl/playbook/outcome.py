@@ -75,7 +75,8 @@ def report_interrupted(
         note = f", {row['note']}" if row["note"] else ""
         world.note(f"{node.name}: its broker is {row['state']} now{note}")
     count = sum(one.state == "ok" for one in state.hosts.values())
-    world.note(f"interrupted: {count} of {counted(len(state.hosts), 'host')} done; mqctl {play.name} again goes on")
+    again = play.command or f"mqctl {play.name}"
+    world.note(f"interrupted: {count} of {counted(len(state.hosts), 'host')} done; {again} again goes on")
     return Exit.INTERRUPTED
 
 

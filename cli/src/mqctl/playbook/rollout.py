@@ -47,7 +47,12 @@ def require_no_hand(changes: Iterable[Change]) -> None:
         )
 
 
-def rollout_play(folder: Folder, bundle: str, hosts: Iterable[Host], batch: str) -> Play:
+def rollout_play(
+    folder: Folder, bundle: str, hosts: Iterable[Host], batch: str, *, is_canary_first: bool = False
+) -> Play:
     """The playbook for these hosts. `folder`: the certificates that they are to have."""
-    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
+    variables = {
+        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch,
+        "rollout_canary": is_canary_first,
+    }  # fmt: skip
     return Play("rollout", variables, ",".join(one.name for one in hosts), mark=MARK)

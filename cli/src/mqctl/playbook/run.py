@@ -43,7 +43,8 @@ READABLE = {
 class Play:
     """What to run: the name of a playbook in the collection, and what it is told.
 
-    `mark` is the fact that its last task sets on each host that has come so far, where it does.
+    `mark` is the fact that its last task sets on each host that has come so far, where it does. `command`: what a user
+    says to run it, where that is not its name.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Play:
     is_check: bool = False
     is_diff: bool = False
     mark: str = ""
+    command: str = ""
 
 
 class Interrupted(KeyboardInterrupt):

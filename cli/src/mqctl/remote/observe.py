@@ -209,6 +209,16 @@ def releases(root: str = "") -> list[list[Any]]:
     return [[os.path.basename(one), is_whole(one)] for one in newest_first]
 
 
+def before(root: str = "") -> dict[str, str]:
+    """Release -> the one that this host had before it, where it has kept what it needs to go back."""
+    found = {}
+    for path in glob.glob(root + "/opt/mq/before/*.json"):
+        note = json_of(path)
+        if isinstance(note, dict) and isinstance(note.get("release"), str):
+            found[os.path.basename(path)[: -len(".json")]] = note["release"]
+    return found
+
+
 def identity_of(directory: str, machine: str) -> tuple[str | None, str]:
     """The node id of a data directory, and why no broker may start there: what `mqbroker identity` says as well."""
     file = os.path.join(directory, "identity.json")
@@ -326,6 +336,7 @@ def main() -> None:
     found = {
         "release": link_of("/opt/mq/current"),
         "releases": releases(),
+        "before": before(),
         "user": user_of("mq"),
         "gid": gid_of("mq"),
         "places": places(),

@@ -1,0 +1,119 @@
+"""`mqctl rollback`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl import complete, confirm, operation, releases
+from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.errors import CommandError
+from mqctl.gate.gate import Force, require_served, turns_of
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
+from mqctl.operation import OperationScope, Resume, holding, numbers
+from mqctl.output import Column, OutputShape, Rows, counted, write
+from mqctl.playbook.outcome import carry_out
+from mqctl.playbook.rollout import MARK, batch_of, untouched
+from mqctl.playbook.run import Play
+from mqctl.releases import HostReleases
+from mqctl.world import World
+
+COMMAND = "mqctl rollback"
+FOLLOWED = ("mqctl upgrade", "mqctl rollout")
+COLUMNS = (Column("host"), Column("release"), Column("running"), Column("returns_to"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, InventoryOptions):
+    """Which release is left, by which hosts."""
+
+    leave: Annotated[str, typer.Option(help="The release that is left. [default: the later one that hosts have]")] = ""
+    limit: Annotated[
+        str,
+        typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
+    ] = ""
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    batch: Annotated[
+        str, typer.Option(help="Hosts that are changed at a time after the first one, N or P%. [default: 1]")
+    ] = ""
+    instead: Annotated[
+        bool, typer.Option("--instead", help="In the place of an upgrade that holds the cluster and is gone.")
+    ] = False
+    resume: Resume = False
+    force: Force = False
+
+
+def run(world: World, options: Options) -> int:
+    """Take a release back: hosts that have it return to the one before, with its unit and the options of then.
+
+    What was before is kept on each host as a release becomes the current one. Hosts that do not have the release stay
+    as they are, so an upgrade that is paused, was stopped or was cut off is taken back where it has come to. One that
+    holds the cluster and is gone for certain needs --instead. Users, certificates and messages stay as they are.
+
+    Each host is asked first whether it can return: the release is whole, takes these options, and reads the formats of
+    journals that are there. If one cannot, nothing is changed on any. Then one host goes first and the others in
+    batches, as in an upgrade. The inventory still wants what it wants: `mqctl plan` shows it, and a rollout or an
+    upgrade brings it again.
+
+    Exit code as `mqctl rollout`.
+    """
+    batch = batch_of(options.batch)
+    with untouched(world):
+        cluster = checked(world, options)
+        hosts = cluster.limited(options.limit)
+        seen = numbers(world, cluster)
+        found, faults = releases.look(world, hosts)
+        for fault in faults.values():
+            world.note(f"{fault}; it is asked by the playbook again")
+        left = options.leave or releases.left_by(found)
+        due = due_of(world, options, hosts, found, left)
+        is_followed = options.instead or follows_pause(world, cluster)
+        turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
+        require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
+        question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
+        confirm.yes(world, question, is_sure=options.yes)
+    play = Play("rollback", {"mq_rollback_from": left, "rollout_batch": batch}, ",".join(one.name for one in due),
+                mark=MARK, command=COMMAND)  # fmt: skip
+    scope = OperationScope({one.name for one in due}, seen, instead_of=FOLLOWED if is_followed else ())
+    with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope):
+        return carry_out(world, options, cluster, due, play)
+
+
+def due_of(
+    world: World, options: Options, hosts: Sequence[Host], found: Sequence[HostReleases], left: str
+) -> list[Host]:
+    """Hosts that have the release or run it; shows what each returns to. Raises CommandError where there is none."""
+    having = {one.host: one for one in found if left in one.all}
+    rows = [
+        {"host": one.host, "release": one.current, "running": ", ".join(one.running),
+         "returns_to": one.before.get(left, "(nothing is kept)") if one.host in having else ""}
+        for one in found
+    ]  # fmt: skip
+    write(Rows("mqctl.rollback/1", COLUMNS, rows), OutputShape(), world.err)
+    if not having:
+        raise CommandError(f"no host has release {left}; nothing was changed", "mqctl upgrade status")
+    unkept = [name for name, one in having.items() if left not in one.before]
+    if unkept:
+        raise CommandError(
+            f"{', '.join(unkept)}: nothing is kept of what was before release {left}, as it is the first one there, or "
+            "was put there by an earlier collection; nothing was changed on any host",
+            "mqctl rollout --bundle FOLDER, with the bundle of the release before",
+        )
+    return [one for one in hosts if one.name in having]
+
+
+def follows_pause(world: World, cluster: InventoryCluster) -> bool:
+    """Whether an upgrade is paused and no batch of it is under way any more. Raises CommandError while one is."""
+    if not operation.is_paused(world, cluster.hosts):
+        return False
+    busy = operation.busy(world, cluster.hosts)
+    if busy:
+        raise CommandError(
+            f"{', '.join(busy)}: the batch at which the upgrade was paused is still under way; nothing was changed",
+            "mqctl rollback, when it has come to its end",
+        )
+    return True

@@ -1,0 +1,160 @@
+"""`mqctl upgrade`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mqctl import confirm, operation, releases
+from mqctl.bundle.choice import bundle_of
+from mqctl.bundle.manifest import read
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import InventoryCluster
+from mqctl.inventory_faults import checked
+from mqctl.output import Rows, counted, write
+from mqctl.remote.operation import PAUSE
+from mqctl.rolling import Rolling, RollingOptions, roll_out
+from mqctl.world import World
+
+UPGRADE = Rolling("mqctl upgrade", is_canary_first=True, notes_goal=True)
+STOP = "mqctl upgrade stop"
+
+
+class UpgradeStep(enum.StrEnum):
+    """What is to be done."""
+
+    RUN = "run"
+    STATUS = "status"
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(RollingOptions):
+    """Which step, of which hosts, to which bundle."""
+
+    step: Annotated[
+        UpgradeStep,
+        typer.Argument(
+            help="run: begin it. status: how far it is. pause: begin no further batch. resume: go on. "
+            "stop: end it here, and leave the cluster with both releases."
+        ),
+    ] = UpgradeStep.RUN
+
+
+def run(world: World, options: Options) -> int:
+    """Bring the hosts to the release of a bundle: one host first, then the others in batches.
+
+    It is a rollout in which the first host that is restarted is alone, whatever --batch says. The release is put on
+    all hosts and tried there, with their options and the formats of their journals, before any broker is restarted;
+    what one host cannot run with ends it there. After each batch the links that stood have to stand again, and a
+    message has to cross each.
+
+    How far it is stands on the hosts. After Ctrl-C, a control node that was lost, or a pause, `mqctl upgrade resume`
+    goes on, from any machine; `mqctl rollback` takes it back. A pause holds from the next batch on, and keeps the
+    hosts from other commands. A stop lets go of them: both releases work together, for as long as that takes.
+
+    Exit code as `mqctl rollout`; of status 3 where not all hosts run one release, or one is not reached.
+    """
+    if options.step is UpgradeStep.RUN:
+        return roll_out(world, options, UPGRADE)
+    cluster = checked(world, options)
+    if options.step is UpgradeStep.RESUME:
+        return resume(world, options, cluster)
+    if options.step is UpgradeStep.PAUSE:
+        return pause(world, options, cluster)
+    if options.step is UpgradeStep.STOP:
+        return stop(world, options, cluster)
+    return show(world, options, cluster)
+
+
+def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
+    """Go on to the release that is noted. Raises CommandError where that is another one than that of the bundle."""
+    notes = noted(world, cluster)
+    goal = goal_of(notes)
+    if not goal:
+        raise CommandError("no upgrade is noted on any host; nothing was changed", "mqctl upgrade")
+    bundle = bundle_of(world, options, cluster)
+    release = read(Path(bundle)).release
+    if release != goal:
+        raise CommandError(
+            f"the upgrade goes to release {goal}, and {bundle} is {release}; nothing was changed",
+            "mqctl upgrade resume --bundle FOLDER, or mqctl upgrade stop first",
+        )
+    return roll_out(world, replace(options, resume=True), UPGRADE)
+
+
+def pause(world: World, options: Options, cluster: InventoryCluster) -> int:
+    """Note it on every host that the upgrade holds."""
+    held = require_held(noted(world, cluster))
+    names, faults = operation.wish(world, cluster.hosts, held, PAUSE)
+    for fault in faults.values():
+        world.note(f"mqctl: {fault}")
+    world.note(f"paused on {counted(len(names), 'host')}: a batch that is under way comes to its end, no other begins; "
+               "mqctl upgrade resume goes on")  # fmt: skip
+    return max(show(world, options, cluster), Exit.DEGRADED) if faults else show(world, options, cluster)
+
+
+def stop(world: World, options: Options, cluster: InventoryCluster) -> int:
+    """Let go of the hosts, as they are."""
+    held = require_held(noted(world, cluster))
+    for name, note in held.items():
+        world.note(f"{name}: {operation.told(note)}")
+    confirm.yes(world, f"Stop the upgrade of cluster {cluster.name} where it is?", is_sure=options.yes)
+    _, faults = operation.give_up(world, cluster.hosts, held, STOP)
+    for fault in faults.values():
+        world.note(f"mqctl: {fault}")
+    world.note("stopped: a batch that is under way comes to its end, and no other begins; the hosts are free")
+    return max(show(world, options, cluster), Exit.DEGRADED) if faults else show(world, options, cluster)
+
+
+def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
+    """A row for each host."""
+    notes = noted(world, cluster)
+    goal = goal_of(notes)
+    found, faults = releases.look(world, cluster.hosts)
+    for fault in faults.values():
+        world.note(f"mqctl: {fault}")
+    rows = [
+        {"host": one.host, "release": one.current, "running": ", ".join(one.running),
+         "state": one.state(goal) if goal else "", "goal": goal, "operation": state_of(notes.get(one.host))}
+        for one in found
+    ]  # fmt: skip
+    write(Rows("mqctl.upgrade/1", releases.COLUMNS, rows), options.shape, world.data)
+    mixed = releases.mixture(found)
+    if mixed:
+        world.note(f"two releases work together: {mixed}; mqctl upgrade goes on, mqctl rollback goes back")
+    return Exit.DEGRADED if mixed or faults else Exit.DONE
+
+
+def noted(world: World, cluster: InventoryCluster) -> dict[str, dict[str, Any] | None]:
+    """Host -> what is noted there, of those that can be reached."""
+    return operation.look(world, cluster.hosts)[0]
+
+
+def goal_of(notes: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """The release that the newest upgrade among the notes goes to; empty where something else came after it."""
+    last = max((one for one in notes.values() if one), key=lambda one: int(one["number"]), default=None)
+    return str(last.get("goal", "")) if last is not None and last["what"] == UPGRADE.command else ""
+
+
+def require_held(notes: Mapping[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
+    """The notes of hosts that an upgrade holds. Raises CommandError where there is none."""
+    held = {name: one for name, one in notes.items() if one and one["is_held"] and one["what"] == UPGRADE.command}
+    if not held:
+        raise CommandError("no upgrade holds a host that could be asked; nothing was changed", "mqctl upgrade status")
+    return held
+
+
+def state_of(note: Mapping[str, Any] | None) -> str:
+    """Of the operation that is noted on a host."""
+    if note is None or not note["is_held"]:
+        return "free"
+    return f"{'paused' if note.get('wish') == PAUSE else 'held'} ({note['what']})"

@@ -1,0 +1,149 @@
+"""A rollout as a command runs it: the plan, the question, the playbook, a look at every node.
+
+`mqctl rollout` and `mqctl upgrade` are this. Sources: docs/adr/0028-one-operation-at-a-time.md and 0029-upgrade.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqctl import confirm, settled
+from mqctl.bundle.choice import BundleOptions, bundle_of
+from mqctl.bundle.manifest import read
+from mqctl.certificates.folder import Folder
+from mqctl.certificates.issuing import folder_of, make_missing
+from mqctl.cluster_plan import Plan, make_plan, show_plan
+from mqctl.declare import ReaderOptions
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.gate.gate import Force, require_served, restarts
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory_faults import checked
+from mqctl.operation import HeldCluster, OperationScope, Resume, holding, is_paused, numbers
+from mqctl.output import OutputShape, Rows, write
+from mqctl.playbook.outcome import COLUMNS, carry_out
+from mqctl.playbook.place import COLLECTION, collections_path
+from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
+from mqctl.verification import verify
+from mqctl.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollingOptions(ReaderOptions, BundleOptions):
+    """Which hosts, with which bundle, and what has to hold before anything is changed."""
+
+    plan: Annotated[str, typer.Option(help="Refuse unless this is still the hash of the plan.")] = ""
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
+        False
+    )
+    batch: Annotated[
+        str,
+        typer.Option(
+            help="Hosts that are changed at a time, N or P%; the first batch that fails ends the rollout. "
+            "[default: 1 where brokers are restarted, else all]"
+        ),
+    ] = ""
+    full: Annotated[
+        bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
+    ] = False
+    resume: Resume = False
+    force: Force = False
+    diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """What a command makes of a rollout. `command`: as it is noted on hosts; `is_canary_first`: the first host that is
+    restarted is alone, whatever the batch; `notes_goal`: hosts are told which release they go to."""
+
+    command: str
+    is_canary_first: bool = False
+    notes_goal: bool = False
+
+
+def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
+    """All of it; the exit code."""
+    batch = batch_of(options.batch)
+    with untouched(world):
+        cluster = checked(world, options)
+        hosts = cluster.limited(options.limit)
+        seen = numbers(world, cluster)
+        bundle = bundle_of(world, options, cluster)
+        plan = make_plan(world, cluster, hosts, Path(bundle))
+        if not options.check:
+            turns = restarts(cluster, plan.changes, batch, is_canary_first=rolling.is_canary_first)
+            require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
+        show_and_ask(world, options, cluster, plan)
+    folder = folder_of(world, cluster)
+    inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
+    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
+    if is_idle and settled.all_settled(world, hosts, inputs):
+        return leave_alone(world, options, cluster, hosts)
+    play = rollout_play(folder, bundle, hosts, batch, is_canary_first=rolling.is_canary_first)
+    play = replace(play, is_check=options.check, is_diff=options.diff, command=rolling.command)
+    if options.check:
+        return carry_out(world, options, cluster, hosts, play)
+    goal = read(Path(bundle)).release if rolling.notes_goal else ""
+    scope = OperationScope({one.name for one in hosts}, seen, goal)
+    with holding(world, cluster, rolling.command, is_resumed=options.resume, scope=scope) as own:
+        make_missing(world, folder, plan.missing)
+        code = carry_out(world, options, cluster, hosts, play)
+        if code is Exit.DONE:
+            # Certificates that were made on the way went into it.
+            settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+        keep_paused(world, own)
+    return code
+
+
+def keep_paused(world: World, own: HeldCluster) -> None:
+    """Where somebody paused it, the hosts stay held until somebody goes on or gives it up."""
+    if is_paused(world, own.hosts):
+        own.stays = True
+        world.note(f"paused; {own.note['what']} --resume goes on, and the hosts stay held until then")
+
+
+def show_and_ask(world: World, options: RollingOptions, cluster: InventoryCluster, plan: Plan) -> None:
+    """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
+    # Standard output belongs to the result; the plan is what people read before they answer.
+    show_plan(world, plan, OutputShape(), world.err)
+    if options.plan and options.plan != plan.hash:
+        raise CommandError(f"the plan is {plan.hash} by now, not {options.plan}; nothing was changed", "mqctl plan")
+    require_no_hand(plan.changes)
+    if not options.check:
+        question = (
+            f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
+        )
+        confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
+
+
+def inputs_of(
+    world: World, cluster: InventoryCluster, hosts: Sequence[Host], bundle: Path, folder: Folder
+) -> dict[str, str]:
+    """Host -> digest of what a rollout of it is made from. Files of certificates are among it."""
+    collection = Path(collections_path(world.environ, world.cwd).split(":", 1)[0]) / COLLECTION
+    manifest, files = read(bundle), sorted(each for each in folder.path.rglob("*") if each.is_file())
+    provided = [
+        world.cwd / str(value)
+        for name in ("mq_tls_certificate_file", "mq_tls_key_file", "mq_tls_ca_file")
+        for host in hosts
+        if (value := host.variables.get(name))
+    ]
+    common = settled.tree(collection)
+    return {
+        host.name: settled.inputs_of(cluster, host, settled.RolloutInputs(manifest, common, [*files, *provided]))
+        for host in hosts
+    }
+
+
+def leave_alone(world: World, options: ReaderOptions, cluster: InventoryCluster, hosts: Sequence[Host]) -> Exit:
+    """Nothing is to be done: say so, and look at every node."""
+    note = "as the last rollout left it"
+    rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "changes": [], "note": note} for one in hosts]
+    write(Rows("mqctl.run/1", COLUMNS, rows, {"changed": 0}), options.shape, world.data)
+    return verify(world, cluster, hosts)

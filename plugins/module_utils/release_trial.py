@@ -1,0 +1,87 @@
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Whether a release that is installed, and does not run, could run with the options and the data of a host.
+
+Its own program is asked, before any broker is stopped: what it says of options holds also where it does not know some
+of them any more, or not yet. Journals are locked by the brokers that run, so of these only the formats of the files are
+looked at, which stand in their headers (journal/format.py of the broker).
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.mqops.cluster.plugins.module_utils import command
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places
+
+FILE_MARK = b"MQOPSJNL"
+HEAD = struct.Struct(">8sH")
+FIRST_FORMATS = (1,)  # of releases that do not say which they read
+
+
+def faults(release: str, options: Mapping[str, str], places: Places = PLACES) -> list[str]:
+    """Why it could not, each as a sentence; nothing where it could. `options`: instance -> text of broker.toml."""
+    executable = os.path.join(os.path.dirname(places.current), "releases", release, "bin", "mqbroker")
+    try:
+        formats = formats_read(executable)
+        found = [
+            one
+            for name, text in sorted(options.items())
+            for one in (*_options(executable, release, name, text, places), *_data(release, formats, name, places))
+        ]
+    except command.CommandFault as fault:
+        return [f"release {release} does not run here: {fault}"]
+    return found
+
+
+def formats_read(executable: str) -> tuple[int, ...]:
+    """Versions of journal files that a release reads. Raises CommandFault where it does not run."""
+    if command.run(["version"], executable).code != command.DONE:
+        raise command.CommandFault(command.run(["version"], executable).complaint)
+    answer = command.run(["version", "--json"], executable)
+    try:
+        return tuple(int(one) for one in json.loads(answer.out)["journal_formats_read"])
+    except (ValueError, LookupError, TypeError):
+        return FIRST_FORMATS
+
+
+def formats_in(journal: str) -> set[int]:
+    """Versions of the journal files in a folder; what is none has none. Files come and go while a broker runs."""
+    found = set()
+    for path in glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj")):
+        try:
+            with open(path, "rb") as file:
+                head = file.read(HEAD.size)
+        except OSError:
+            continue
+        if len(head) == HEAD.size and head.startswith(FILE_MARK):
+            found.add(HEAD.unpack(head)[1])
+    return found
+
+
+def _options(executable: str, release: str, name: str, text: str, places: Places) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        answer = command.run(["config", "check", file.name], executable)
+    if answer.code != command.DONE:
+        complaint = answer.complaint.replace(file.name, places.options(name))
+        yield f"release {release} refuses the options of {name}: {'; '.join(complaint.splitlines())}"
+
+
+def _data(release: str, formats: tuple[int, ...], name: str, places: Places) -> Iterator[str]:
+    unread = sorted(formats_in(os.path.join(places.data, name, "journal")) - set(formats))
+    if unread:
+        yield (
+            f"release {release} reads journals of format {_and(formats)}, and that of {name} has files of format "
+            f"{_and(unread)}, which a later one has written: there is no way back to it with this data"
+        )
+
+
+def _and(numbers: tuple[int, ...] | list[int]) -> str:
+    return " and ".join(str(one) for one in numbers)

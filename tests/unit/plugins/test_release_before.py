@@ -1,0 +1,124 @@
+"""What a host keeps of the release before, and whether a release could run with what is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.mqops.cluster.plugins.module_utils import release_before, release_trial
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places
+from ansible_collections.mqops.cluster.plugins.module_utils.release_before import Before
+from mqbroker.journal.format import READ_VERSIONS
+
+OLD, NEW, NEWER = "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "0.3.0-cccccccc"
+OPTIONS = '[node]\nname = "default"\n'
+MQBROKER = Path(sys.executable).parent / "mqbroker"
+SAMPLES = Path(__file__).parents[1] / "journal/samples"
+
+
+class Host:
+    """A host as a folder, with one instance of the old release."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.places = Places(*(str(root / name) for name in ("opt/current", "etc", "run", "data", "units")))
+        for release in (OLD, NEW, NEWER):
+            (root / "opt/releases" / release / "bin").mkdir(parents=True)
+        (root / "units").mkdir()
+        (root / "units/mqbroker@.service").write_text("[Unit]\n# old\n")
+        (root / "etc/default").mkdir(parents=True)
+        (root / "etc/default/broker.toml").write_text(OPTIONS)
+        self.point_to(OLD)
+
+    def point_to(self, release: str) -> None:
+        link = self.root / "opt/current"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"releases/{release}")
+
+    def activate(self, release: str) -> bool:
+        """As the role does."""
+        is_due = release_before.is_due(release, self.places)
+        if is_due:
+            release_before.note(release, self.places)
+        self.point_to(release)
+        return is_due
+
+    def faults(self, release: str, options: str = OPTIONS) -> list[str]:
+        return release_trial.faults(release, {"default": options}, self.places)
+
+    def program(self, release: str, text: str) -> None:
+        place = self.root / "opt/releases" / release / "bin/mqbroker"
+        place.write_text(text)
+        place.chmod(0o755)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_what_was_before_is_what_was_there_when_the_link_moved(host: Host) -> None:
+    assert host.activate(NEW)
+    (host.root / "units/mqbroker@.service").write_text("[Unit]\n# new\n")
+    (host.root / "etc/default/broker.toml").write_text("# new\n")
+    # A run that goes on where it was cut off finds the link moved, and what it has written is not what was before.
+    assert not host.activate(NEW)
+    assert release_before.read(NEW, host.places) == Before(OLD, "[Unit]\n# old\n", {"default": OPTIONS})
+    assert host.activate(NEWER)
+    assert release_before.read(NEWER, host.places) == Before(NEW, "[Unit]\n# new\n", {"default": "# new\n"})
+    assert release_before.read(NEW, host.places) is not None
+
+
+def test_a_bare_host_has_nothing_before(host: Host) -> None:
+    (host.root / "opt/current").unlink()
+    assert not host.activate(NEW)
+    assert release_before.read(NEW, host.places) is None
+
+
+def test_what_was_before_a_release_goes_with_it(host: Host) -> None:
+    host.activate(NEW)
+    shutil.rmtree(host.root / "opt/releases" / NEW)
+    host.activate(NEWER)
+    assert release_before.read(NEW, host.places) is None
+    assert release_before.read(NEWER, host.places) is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"schema": 2}, {"release": ""}, {"release": "../x"}, {"release": 1}, {"unit": None}, {"options": ["a"]},
+     {"options": {"a": None}}],
+)  # fmt: skip
+def test_what_is_not_whole_is_nothing(host: Host, changes: dict[str, object]) -> None:
+    host.activate(NEW)
+    place = Path(release_before.place_of(NEW, host.places))
+    place.write_text(json.dumps({**json.loads(place.read_text()), **changes}))
+    assert release_before.read(NEW, host.places) is None
+
+
+@pytest.mark.slow
+def test_a_release_says_itself_what_it_cannot_run_with(host: Host) -> None:
+    host.program(NEW, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
+    assert host.faults(NEW) == []
+    (said,) = host.faults(NEW, OPTIONS + "[limits]\nlink-credt = 5\n")
+    assert said.startswith(f"release {NEW} refuses the options of default: ")
+    assert "link-credt" in said
+    assert "etc/default/broker.toml" in said
+    assert host.faults(OLD)[0].startswith(f"release {OLD} does not run here: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", READ_VERSIONS)
+def test_a_release_that_does_not_say_which_formats_it_reads_reads_the_first(host: Host, version: int) -> None:
+    host.program(NEW, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
+    host.program(OLD, f'#!/bin/sh\n[ "$2" != --json ] || exit 2\nexec {MQBROKER} "$@"\n')
+    shutil.copytree(SAMPLES / f"format-{version}", host.root / "data/default/journal")
+    assert release_trial.formats_in(str(host.root / "data/default/journal")) == {version}
+    assert host.faults(NEW) == []
+    said = host.faults(OLD)
+    assert said == ([] if version == 1 else [
+        f"release {OLD} reads journals of format 1, and that of default has files of format 2, which a later one has "
+        "written: there is no way back to it with this data"
+    ])  # fmt: skip
