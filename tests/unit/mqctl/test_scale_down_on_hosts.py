@@ -427,12 +427,20 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
     assert [(row["queue"], row["messages"], row["to"]) for row in plan["rows"]] == [("q", 2, "mq1")]
 
 
-def test_who_goes_on_is_told_that_it_drains_to_another_node(world: World, leaving: Leaver) -> None:
+def test_who_goes_on_may_name_another_node_from_now_on(world: World, leaving: Leaver) -> None:
     made("default")
     drains_until_it_is_taken_back()
     assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], resume=True, to="mq1"), leaving) is None
-    with pytest.raises(CommandError, match="--to mq2: mq3 drains to mq1 already"):
-        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], resume=True, to="mq2"), leaving)
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq2", node_id="id-mq2")})
+    options = scale_down.Options(hosts=["mq3"], resume=True, to="mq1")
+    plan = scale_down._agreed(world, replace(options, check=True, resume=True), leaving)
+    assert plan is None
+    plan = scale_down._agreed(world, replace(options, yes=True), leaving)
+    assert plan is not None
+    assert (plan.is_turned, [one.name for one in plan.targets.values()]) == (True, ["mq1"])
+    assert "scale-down" not in done("asked")
+    beginning.begin(world, leaving, plan, HeldCluster({}, []))
+    assert done("asked")[-1] == "scale-down"
 
 
 def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:

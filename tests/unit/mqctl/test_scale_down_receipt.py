@@ -48,6 +48,20 @@ def test_what_does_not_balance_is_named(changes: dict[str, Any], said: str) -> N
     assert shown["balances"] is False
 
 
+def heir(node: str | None, moved: int) -> dict[str, Any]:
+    return {"node": node, "node_id": "id-of-it", "moved": moved}
+
+
+def test_two_that_took_it_are_named_and_what_one_did_not_confirm_is_told() -> None:
+    took = row(unconfirmed=5, arrived=7, heirs=[heir("mq1", 5), heir("mq2", 7), heir("mq4", 0)])
+    assert differences(receipt(took)) == []
+    (shown,) = rows_of("mq3", "default", "mq2", receipt(took), is_forced=False)
+    assert (shown["to"], shown["balances"], shown["unconfirmed"]) == ("mq1, mq2", True, 5)
+    assert differences(receipt({**took, "arrived": 12})) == ["queue orders: 7 moved and 12 arrived"]
+    (shown,) = rows_of("mq3", "default", "mq2", receipt(row(heirs=[heir(None, 12)])), is_forced=False)
+    assert shown["to"] == "id-of-it"
+
+
 def test_the_brokers_own_word_counts_too() -> None:
     assert differences(None) == ["the broker has no receipt"]
     assert differences(receipt(row(), balances=False, difference=["queue orders: 1 too many"])) == [

@@ -13,11 +13,19 @@ from mqbroker.admin import drains
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
-from mqbroker.core.cluster.scale_down import QueueTally
+from mqbroker.core.cluster.id_digest import sum_of
+from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
-from mqbroker.node.cluster.scale_down_progress import NONE, differences, public_queues, state_of, why_it_stays
+from mqbroker.node.cluster.scale_down_progress import (
+    NONE,
+    differences,
+    public_queues,
+    state_of,
+    why_apart,
+    why_it_stays,
+)
 from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 
@@ -31,18 +39,21 @@ Hindrance = dict[str, str]
 
 def begin(broker: Broker, request: AdminRequest) -> None:
     """`scale-down`: all that this node has goes to another one, named or by its id, and no client is let in here; who
-    is here is sent there. `dry_run`: only says what hinders. `force`: what cannot move stays."""
+    is here is sent there. While it leaves, another node: what is here and was not sent goes to that one, and what the
+    one before may have waits for its answer. `dry_run`: only says what hinders. `force`: what cannot move stays."""
     record = broker.store.remotes.scale_down
     connection, node_id = drains.linked(broker, request)
     if record.is_ending:
         raise Refused(REFUSED, f"{request.operation}: the one to node {record.target} is being called off")
-    if record.is_on and record.target != node_id:
-        raise Refused(
-            REFUSED, f"{request.operation}: this node scales down to node {record.target}; call that off first"
-        )
     found = list(hindrances(broker, connection, node_id))
     if request.arguments["dry_run"]:
         broker.reply(request.id, _plan(broker, connection, node_id, found))
+        return
+    if record.is_on and (record.connection, record.target) != (connection.options.name, node_id):
+        if why := drains.why_it_takes_nothing(connection, node_id):
+            raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}")
+        broker.scaling_down.go_on_to(connection.options.name, node_id)
+        broker.store.decisions.wait(show_to, broker, request.id)
         return
     if found and not record.is_on and not request.arguments["force"]:
         raise Refused(REFUSED, f"{request.operation}: {_named(found)}; with force these stay here")
@@ -85,6 +96,9 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := why_it_stays(broker, queue):
             yield _hindrance("queue", queue.kind.name, why)
+    for held in broker.store.remotes.scale_down.held:
+        if why := why_apart(broker, held):
+            yield _hindrance("queue", held.kind.name, why)
 
 
 def nodes_that_drain_here(broker: Broker) -> list[str]:
@@ -133,7 +147,7 @@ def _shown(broker: Broker) -> dict[str, Any]:
     member, queues = scaling.member, scaling.queues()
     found = list(hindrances(broker, broker.cluster.connections.get(record.connection), record.target))
     left = sum(queue.message_count for queue in broker.store.queues.values())
-    moved = sum(tally.went.count for tally in record.tallies.values())
+    moved = sum(tally.went_count for tally in record.tallies.values())
     elapsed_ns = max(broker.at.wall_ms - record.since_ms, 1) * (NS_PER_S // 1000)
     return {
         "state": state_of(broker, is_hindered=bool(found)), "node_id": record.target,
@@ -177,13 +191,32 @@ def _receipt(broker: Broker) -> dict[str, Any]:
 
 def _receipt_row(broker: Broker, tally: QueueTally) -> dict[str, Any]:
     queue = broker.store.queues.get(tally.name)
-    arrived = tally.arrived
+    confirmed = [share for share in tally.shares if not share.is_unconfirmed]
+    said = [share.arrived for share in confirmed if share.arrived is not None]
+    arrived = sum_of(said) if said else None
     return {
         "queue": tally.name, "address": tally.address, "before": dict(tally.before), "came": tally.came,
-        "consumed": tally.consumed, "moved": tally.went.count,
+        "consumed": tally.consumed, "moved": tally.went_count,
         "left": 0 if queue is None else broker.store.remotes.scale_down.left_in(queue),
-        "moved_digest": str(tally.went), "arrived": None if arrived is None else arrived.count,
+        "moved_digest": str(sum_of(share.went for share in confirmed)),
+        "arrived": None if arrived is None else arrived.count,
         "arrived_digest": None if arrived is None else str(arrived), "not_durable": _not_durable(tally),
+        "unconfirmed": sum(share.went.count for share in tally.shares if share.is_unconfirmed),
+        "heirs": [_share_row(broker, tally.name, share) for share in tally.shares],
+    }  # fmt: skip
+
+
+def _share_row(broker: Broker, name: str, share: HeirShare) -> dict[str, Any]:
+    """What went to one heir of those that there were, and what it said of it."""
+    apart = broker.store.remotes.scale_down.held.by_name.get(name, ())
+    connection = broker.cluster.connections.get(share.connection)
+    member = None if connection is None else connection.topology.get(share.target)
+    return {
+        "node_id": share.target, "node": None if member is None else member.name,
+        "moved": share.went.count, "moved_digest": str(share.went),
+        "arrived": None if share.arrived is None else share.arrived.count,
+        "arrived_digest": None if share.arrived is None else str(share.arrived), "given_up": share.is_given_up,
+        "unanswered": sum(each.message_count for each in apart if each.kind.drains_as == share.link),
     }  # fmt: skip
 
 

@@ -43,6 +43,12 @@ class ScaleDownTable(OptionTable):
         300_000, "Time that this may take; then the broker stops, and what is left is served when it starts again.",
         unit="ms", ge=1_000, le=TIMEOUT_MS_MAX,
     )  # fmt: skip
+    heir_timeout: int = option(
+        60_000,
+        "Time after which a node that leaves, by whatever way, hands what waits to the next node of the cluster "
+        "while the one that takes its messages takes none; -1: never.",
+        unit="ms", ge=-1, le=TIMEOUT_MS_MAX,
+    )  # fmt: skip
 
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:

@@ -364,6 +364,7 @@ class ScaleDownOptions:
     discovery_group_ref: str
     commit_interval: int  # messages
     timeout: int  # ms
+    heir_timeout: int  # ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,10 @@ def run(world: World, options: Options) -> int:
 
     Of several hosts none takes messages of another one that leaves as well, so that nothing is moved twice.
 
+    Where the node that takes the messages falls out, the next one does after a minute (`[scale-down] heir-timeout`), or
+    the one that `--resume --to` names. What the first one may have without an answer waits for it, until it is back or
+    forgotten (`mqctl cluster forget`).
+
     Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
     goes on from there, `--cancel` has the host serve what it still has.
 
@@ -192,8 +196,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
             _require_begun(world, leaver, found)
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, found):
-            _require_same_target(world, options, leaver, found)
-            return None
+            return _turned(world, options, leaver, found)
         plan = plan_of(found, look_at(world, leaver.heirs), options.to)
         hindered = hindrances(world, leaver, plan)
         show_plan(world, plan, hindered)
@@ -270,17 +273,25 @@ def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> boo
     return options.resume and states <= set(LEAVES)
 
 
-def _require_same_target(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> None:
-    """Where its messages go does not change by --to."""
-    if not options.to:
-        return
+def _turned(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> DrainPlan | None:
+    """What goes on to another node where --to names one; None where that takes the messages already. What the one
+    before has stays there, and what it may have without an answer waits for it."""
     others = look_at(world, leaver.others)
     meant = {each.node_id for each in others if options.to in (each.name, f"{each.node.host}/{each.node.instance}")}
-    if any(one.drain.get("node_id") not in meant for one in found):
-        raise CommandError(
-            f"--to {options.to}: {leaver.host.name} drains to {', '.join(targets_of(found))} already",
-            f"{leaver.again} without --to, or --cancel first",
-        )
+    if not options.to or all(one.drain.get("node_id") in meant for one in found):
+        return None
+    plan = plan_of(found, look_at(world, leaver.heirs), options.to)
+    plan.is_turned = True
+    show_plan(world, plan, ())
+    if options.check:
+        return None
+    before = ", ".join(targets_of(found))
+    question = (
+        f"Move what is still at {leaver.host.name} to {options.to} from now on? What {before} may have without an "
+        "answer waits for it."
+    )
+    confirm.yes(world, question, is_sure=options.yes)
+    return plan
 
 
 def _require_begun(world: World, leaver: Leaver, found: Sequence[NodeLook]) -> None:

@@ -77,14 +77,18 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
 
 
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
-    """Have those drain that do not. Where one of them may drain by then and this fails, the cluster stays held."""
+    """Have those drain that do not, or go on elsewhere. Where one of them may drain by then and this fails, the cluster
+    stays held."""
     if plan is None:
         return
 
     def ask(session: AdminClient, node: Node) -> None:
         session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
 
-    _ask_each(world, leaver, [one.node for one in plan.leaving if one.state not in ("moving", MOVED)], ask, operation)
+    turned = {one.name for one in plan.leaving if one.drain.get("node_id") != plan.targets[one.name].node_id}
+    rests = [one.node for one in plan.leaving if one.state not in ("moving", MOVED)]
+    turns = [one.node for one in plan.leaving if plan.is_turned and one.name in turned]
+    _ask_each(world, leaver, turns or rests, ask, operation)
 
 
 def cordon(world: World, leaver: Leaver, found: Sequence[NodeLook], operation: HeldCluster) -> None:

@@ -36,6 +36,7 @@ class DrainPlan:
     refusals: list[str] = field(default_factory=list)
     overruled: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    is_turned: bool = False  # they drain already, and go on to other nodes from now on
 
 
 def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str = "") -> DrainPlan:

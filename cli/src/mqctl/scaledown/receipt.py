@@ -4,7 +4,7 @@ Counted are durable messages: no others would outlive a crash of either node. Th
 once more, from its figures alone, so that neither has to be trusted:
 
     before + came = consumed + moved + left        at the node that leaves
-    moved = arrived, and their digests are equal   at the node that took them
+    moved = arrived, and their digests are equal   at the nodes that took them, but for what one that was forgotten took
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _of_queue(row: Mapping[str, Any], *, is_forced: bool) -> list[str]:
             f"moved and {row['left']} left are {went}"
         )
     # Of a queue from which nothing went the other node is not asked.
-    arrived = row["arrived"]
-    if row["moved"] != (arrived or 0):
-        said.append(f"{row['moved']} moved and {'nobody knows how many' if arrived is None else arrived} arrived")
+    arrived, confirmed = row["arrived"], row["moved"] - row.get("unconfirmed", 0)
+    if confirmed != (arrived or 0):
+        said.append(f"{confirmed} moved and {'nobody knows how many' if arrived is None else arrived} arrived")
     elif arrived is not None and row["moved_digest"] != row["arrived_digest"]:
         said.append(f"as many arrived as moved ({row['moved']}), but not the same messages")
     if row["left"] and not is_forced:
@@ -72,13 +72,20 @@ def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is
             **{name: row[name] for name in ("moved_digest", "arrived_digest")},
             "host": host,
             "instance": instance,
-            "to": to,
+            "to": _targets(row, to),
+            "unconfirmed": row.get("unconfirmed", 0),
             "before": row["before"]["messages"],
             "kinds": dict(row["before"]),
             "balances": not _of_queue(row, is_forced=is_forced),
         }
         for row in receipt.get("queues", ())
     ]
+
+
+def _targets(row: Mapping[str, Any], to: str) -> str:
+    """Who took it, in their order, where one after the other did."""
+    names = [str(each["node"] or each["node_id"]) for each in row.get("heirs", ()) if each["moved"]]
+    return ", ".join(dict.fromkeys(names)) or to
 
 
 def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any], instance: str) -> list[str]:
@@ -121,6 +128,12 @@ def page(document: Mapping[str, Any]) -> str:
             f"+ {total['left']} left; {total['arrived']} arrived",
             "It balances." if not document["differences"] else "IT DOES NOT BALANCE:",
             *(f"  {one}" for one in document["differences"]),
+            *(
+                f"Not confirmed: {row['unconfirmed']} of queue {row['queue']} were taken by a node that was forgotten "
+                "before it could be asked for a digest."
+                for row in rows
+                if row.get("unconfirmed")
+            ),
             *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
             "",
             "Durable messages are counted; others moved as well.",

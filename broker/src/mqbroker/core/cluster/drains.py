@@ -19,6 +19,8 @@ from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import check_is_public
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mqbroker.core.address.address_store import AddressStore
     from mqbroker.core.queue.kinds import QueueKind
     from mqbroker.core.queue.queue import Queue
@@ -47,8 +49,10 @@ class DrainProgress:
 class Drains:
     """Of one node. `queues` by their names."""
 
-    def __init__(self, store: AddressStore) -> None:
+    def __init__(self, store: AddressStore, is_apart: Callable[[Queue], bool]) -> None:
+        """`is_apart`: whether something of a queue waits for the answer of a node before."""
         self._store = store
+        self._is_apart: Final = is_apart
         self.queues: dict[str, Queue] = {}
         self.progress: dict[str, DrainProgress] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # of links, by connection and target
@@ -86,6 +90,18 @@ class Drains:
         draining.begin(queue)
         self._store.changed(queue)
 
+    def turn(self, queue: Queue, connection: str, target: str, link: str) -> None:
+        """It drains to another node from now on; nothing that is in it may be at the one before."""
+        route = (cluster_name_of(queue.kind.name, target),)
+        LOOK.has_touched = True
+        self._declare(
+            queue,
+            replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link,
+                    drain_ends=False),
+        )  # fmt: skip
+        self._added(queue)
+        self._store.changed(queue)
+
     def found(self, queue: Queue) -> None:
         """A queue drains that recovery found so. As long as its messages are read, each may have been sent."""
         LOOK.has_touched = True
@@ -108,26 +124,30 @@ class Drains:
         queue.kind = kind
         self._store.journal.declare(queue.journal_id, kind.encoded())
 
+    def _progress_of(self, queue: Queue) -> DrainProgress | None:
+        """None where it drains no more, and for what a node before may have of it."""
+        return self.progress.get(queue.kind.name) if self.queues.get(queue.kind.name) is queue else None
+
     def said_come(self, queue: Queue, *, has_come: bool) -> None:
         """The other node is told whether it has all of it that is due."""
-        progress = self.progress.get(queue.kind.name)
+        progress = self._progress_of(queue)
         LOOK.has_touched = True
         if progress is not None:
             progress.has_said_come = has_come
 
     def has_said_come(self, queue: Queue) -> bool:
         """Whether the link of now said that."""
-        progress = self.progress.get(queue.kind.name)
+        progress = self._progress_of(queue)
         return progress is not None and progress.has_said_come
 
     def has_to_say(self, queue: Queue) -> bool:
         """Whether that is still to be said: nobody asks of others than subscriptions."""
-        progress = self.progress.get(queue.kind.name)
+        progress = self._progress_of(queue)
         return progress is not None and queue.kind.routing == MULTICAST and not progress.has_said_come
 
     def stuck(self, queue: Queue, why: str) -> bool:
         """It does not go on for this reason, empty: as far as is known it does; whether that is new."""
-        progress = self.progress.get(queue.kind.name)
+        progress = self._progress_of(queue)
         if progress is None:
             return False
         is_new = progress.why != why
@@ -158,7 +178,7 @@ class Drains:
         """Whether no other node has a message of it without an answer that is on disk here."""
         handed_over = queue.handed_over
         assert handed_over is not None
-        if handed_over.ids.count:
+        if handed_over.ids.count or self._is_apart(queue):
             return False
         if not handed_over.is_anything_old:
             return True

@@ -29,6 +29,7 @@ from mqbroker.core.queue.queue import Queue
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
     from mqbroker.core.cluster.cluster_store import ClusterStore
+    from mqbroker.core.cluster.held_back import Held
     from mqbroker.core.cluster.redistribution import Redistribution
     from mqbroker.core.queue.backlog import Segment
 
@@ -73,8 +74,8 @@ class Remotes:
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[ForwardingRoute, Queue] = {}
         self.marks = Marks()
-        self.drains = Drains(store)
         self.scale_down = ScaleDown(store, self._observe)
+        self.drains = Drains(store, self.scale_down.held.has_any_of)
         self.cordon = Cordon(store)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self.given_up: dict[str, None] = {}  # nodes beyond a neighbour that do not come back, while something waits
@@ -153,6 +154,13 @@ class Remotes:
         wanted = (queue for route, queue in self.queues.items() if route.target == target)
         return [queue for queue in wanted if connection in ("", queue.kind.connection)]
 
+    def drained_to(self, target: str, connection: str) -> list[Queue]:
+        """Queues of clients of which messages go to a node, and what it may have of those that go elsewhere by now."""
+        return [
+            *self.drains.queues_to(target, connection),
+            *(each.queue for each in self.scale_down.held.to(target, connection)),
+        ]
+
     def routes_count(self, connection: str, target: str) -> int:
         """How many there are."""
         return sum(route[:2] == (connection, target) for route in self.queues)
@@ -188,6 +196,21 @@ class Remotes:
         self.marks.cover(self._store)
         self.drains.begin(queue, connection, target, link or self._next_name(connection, target))
         self.on_queue(queue)
+
+    def go_on_to(self, queues: Iterable[Queue], connection: str, target: str) -> list[Held]:
+        """This node leaves to another heir from now on, and these queues of it, whose links to the one before are gone,
+        drain there. What that may have waits apart for its answer: these. On disk with this step's append."""
+        record, turned = self.scale_down, list(queues)
+        held = [each for each in map(record.keep_apart, turned) if each is not None]
+        self.reserve_ids()
+        self.marks.cover(self._store)
+        record.go_on_to(connection, target)
+        for queue in turned:
+            self.drains.turn(queue, connection, target, self._next_name(connection, target))
+            record.goes_by(record.tallies[queue.kind.name], queue.kind.drains_as)
+        for queue in (*turned, *(each.queue for each in held)):
+            self.on_queue(queue)
+        return held
 
     def added(self, queue: Queue) -> None:
         """A store-and-forward queue is there: it was made, or recovery found it."""

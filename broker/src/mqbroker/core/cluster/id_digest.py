@@ -7,6 +7,7 @@ have the same sum and the same sum of squares as what is there instead. Source: 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -55,6 +56,14 @@ class IdDigest:
 
 
 NO_IDS: Final = IdDigest()
+
+
+def sum_of(digests: Iterable[IdDigest]) -> IdDigest:
+    """That of all their ids, of which none is in two of them."""
+    count = total = squares = 0
+    for each in digests:
+        count, total, squares = count + each.count, total + each.total, squares + each.squares
+    return IdDigest(count, total & _MASK, squares & _MASK)
 
 
 def _squares(last: int) -> int:

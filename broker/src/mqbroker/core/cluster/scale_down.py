@@ -10,15 +10,16 @@ before + came = consumed + moved + left. Source: docs/adr/0027-scale-down.md.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.stored import unreadable
 from mqbroker.core.cluster.drains import number_of
-from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
+from mqbroker.core.cluster.held_back import HeldBack, stored_in
 from mqbroker.core.cluster.queue_observer import QueueObserver
+from mqbroker.core.cluster.queue_tally import COUNTS, HeirShare, QueueTally
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED
@@ -28,73 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.cluster.held_back import Held
+    from mqbroker.core.cluster.id_digest import IdDigest
     from mqbroker.core.queue.queue import Queue, Segment
     from mqbroker.journal.recovered import Recovered
 
 NAME: Final = INTERNAL_PREFIX + "scale-down"
 TALLY_PREFIX: Final = INTERNAL_PREFIX + "scale-down-tally."
 NUMBER: Final = 1  # of the one id that stands under each name
-COUNTS: Final = ("messages", "bytes", "delivering", "scheduled", "paged", "large")
-
-
-class QueueTally:
-    """Of one queue. `before` is what it held when that began, by COUNTS; `arrived` what the other node has said of it
-    last, when so many of them `went`; `arrived_before` what it knew under that link's name before anything went."""
-
-    __slots__ = (
-        "address", "arrived", "arrived_before", "asked_at", "before", "came", "consumed", "has_come", "link", "name",
-        "volatile", "volatile_came", "volatile_went", "went",
-    )  # fmt: skip
-
-    def __init__(self, name: str, address: str, before: dict[str, int]) -> None:
-        self.name: Final = name
-        self.address: Final = address
-        self.before: Final = before
-        self.came = 0
-        self.consumed = 0  # by clients, or expired, purged, deleted here
-        self.went = NO_IDS
-        self.volatile = (
-            IdRanges()
-        )  # messages of it that no journal has: a crash takes them, and what is counted of them
-        self.volatile_came = self.volatile_went = 0  # since it is counted or the process began; with what it held then
-        self.arrived_before: IdDigest | None = None
-        self.arrived: IdDigest | None = None
-        self.asked_at = -1
-        self.has_come = False  # the other node had all of it once, and was told so
-        self.link = ""  # under this name the other node knows it, also when it is made again or drains once more
-
-    @property
-    def left(self) -> int:
-        """How many durable ones there should be."""
-        return self.before["messages"] + self.came - self.consumed - self.went.count
-
-    def encoded(self) -> bytes:
-        """As the journal has it."""
-        said = {
-            "address": self.address, "before": self.before, "came": self.came, "consumed": self.consumed,
-            "went": self.went.numbers,
-            "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
-            "arrived": None if self.arrived is None else self.arrived.numbers, "asked_at": self.asked_at,
-            "link": self.link, "has_come": self.has_come,
-        }  # fmt: skip
-        return as_json(said).encode()
-
-    @staticmethod
-    def of(name: str, encoded: bytes) -> QueueTally:
-        """The way back. Raises StorageFault."""
-        try:
-            said = json.loads(encoded)
-            tally = QueueTally(name, said["address"], {each: int(said["before"][each]) for each in COUNTS})
-            tally.came, tally.consumed = int(said["came"]), int(said["consumed"])
-            tally.went, tally.link = IdDigest(*said["went"]), str(said.get("link", ""))
-            tally.has_come = bool(said.get("has_come", False))
-            if said["arrived_before"] is not None:
-                tally.arrived_before = IdDigest(*said["arrived_before"])
-            if said.get("arrived") is not None:
-                tally.arrived, tally.asked_at = IdDigest(*said["arrived"]), int(said["asked_at"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise unreadable(f"what is counted of queue {name!r}", str(error)) from error
-        return tally
+HEIRS_MAX: Final = 100  # before the one of now, of which it is known that they were
 
 
 class ScaleDown(MessageObserver, QueueObserver):
@@ -113,6 +56,9 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.pending: dict[Queue, None] = {}
         self.changed: dict[str, QueueTally] = {}  # since the last append
         self.number_max = 0  # in the names of links of its queues
+        self.past: list[tuple[str, str]] = []  # heirs before this one, by connection and node; what it has come to
+        self.held = HeldBack(store)  # what they may have, and that waits for their answers
+        self._kept: dict[tuple[str, int], IdRanges] = {}  # of that, as recovery found it
 
     @property
     def is_on(self) -> bool:
@@ -129,10 +75,58 @@ class ScaleDown(MessageObserver, QueueObserver):
         self._observes(self, True)
         self._say()
 
+    def go_on_to(self, connection: str, target: str) -> None:
+        """Another node is the heir from now on; what the one before may have is kept apart before that."""
+        LOOK.has_touched = True
+        self.past = [*self.past, (self.connection, self.target)][-HEIRS_MAX:]
+        self.connection, self.target = connection, target
+        for tally in self.tallies.values():
+            if not tally.now.went.count and not self._is_held(tally, tally.now):
+                tally.shares.pop()  # nothing of it ever went there
+            tally.shares.append(HeirShare(connection, target))
+            self.changed[tally.name] = tally
+        self._say()
+
+    def _is_held(self, tally: QueueTally, share: HeirShare) -> bool:
+        return any(each.kind.drains_as == share.link for each in self.held.by_name.get(tally.name, ()))
+
+    def give_up(self, node_id: str) -> int:
+        """Nobody waits for what a node would say: what it may have is in its queues again; how many messages. It goes
+        to the heir, and may come twice."""
+        count = 0
+        LOOK.has_touched = True
+        for tally in self.tallies.values():
+            for share in tally.shares:
+                if share.target == node_id and not share.is_given_up:
+                    share.is_given_up = True
+                    self.changed[tally.name] = tally
+        for held in self.held:
+            if held.kind.forwards_to == node_id:
+                count += self.held.give_back(held)
+        return count
+
+    def keep_apart(self, queue: Queue) -> Held | None:
+        """What the heir may have of a queue, which is to go on to another one: it waits for its answer, or that is
+        still to be asked for; None: nothing does."""
+        tally = self.tallies[queue.kind.name]
+        ids = IdRanges() if queue.handed_over is None else queue.handed_over.awaited
+        return self.held.begin(queue, tally.now, ids) if ids.count or tally.now.has_to_ask else None
+
+    def restore_held(self) -> None:
+        """A start, when queues are there: what the process before kept apart is apart again."""
+        kept, self._kept = self._kept, {}
+        for tally in self.tallies.values():
+            queue = self._store.queues.get(tally.name)
+            for share in tally.shares[:-1] if queue is not None else ():
+                ids = kept.get((tally.name, number_of(share.link)), IdRanges())
+                if queue is not None and (ids.count or share.has_to_ask) and not share.is_given_up:
+                    self.held.add(queue, share, ids)
+
     def goes_by(self, tally: QueueTally, link: str) -> None:
         """The other node knows what comes of it under this name."""
         LOOK.has_touched = True
-        tally.link = link
+        tally.now.connection, tally.now.target, tally.now.link = self.connection, self.target, link
+        tally.now.is_given_up = False
         self.number_max = max(self.number_max, number_of(link))
         self.changed[tally.name] = tally
 
@@ -154,19 +148,24 @@ class ScaleDown(MessageObserver, QueueObserver):
         LOOK.has_touched = True
         for name in self.tallies:
             journal.drop(TALLY_PREFIX + name)
+        for held in self.held:
+            self.held.end(held)
         journal.drop(NAME)
         self._observes(self, False)
         self.target = self.connection = ""
         self.is_forced = self.is_ending = self.is_at_stop = False
         self.tallies, self.pending, self.changed = {}, {}, {}
         self.number_max = 0
+        self.past = []
 
     def _say(self) -> None:
-        said = {
+        said: dict[str, Any] = {
             "target": self.target, "connection": self.connection, "since_ms": self.since_ms,
             "is_forced": self.is_forced, "is_ending": self.is_ending,
             "is_at_stop": self.is_at_stop,
         }  # fmt: skip
+        if self.past:
+            said["past"] = self.past
         self._store.journal.duplicates.add(NAME, NUMBER, as_json(said).encode(), NUMBER)
 
     def load(self, recovered: Recovered) -> None:
@@ -181,13 +180,15 @@ class ScaleDown(MessageObserver, QueueObserver):
             self.since_ms = int(said["since_ms"])
             self.is_forced, self.is_ending = bool(said["is_forced"]), bool(said["is_ending"])
             self.is_at_stop = bool(said.get("is_at_stop", False))  # earlier releases do not say it
+            self.past = [(str(connection), str(target)) for connection, target in said.get("past", ())]
         except (ValueError, KeyError, TypeError) as error:
             raise unreadable("where this node's messages go", str(error)) from error
         for name, ids in recovered.duplicates.items():
             if name.startswith(TALLY_PREFIX) and ids:
                 queue = name.removeprefix(TALLY_PREFIX)
                 tally = self.tallies[queue] = QueueTally.of(queue, ids[-1].duplicate_id)
-                self.number_max = max(self.number_max, number_of(tally.link))
+                self.number_max = max(self.number_max, *(number_of(share.link) for share in tally.shares))
+        self._kept = stored_in(recovered)
         self._observes(self, True)
 
     # -- what is counted -----------------------------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         messages = queue.message_count - volatile.count
         values = (messages, sizes, delivering, queue.scheduled_count, queue.paged_count, large)
         tally = QueueTally(queue.kind.name, queue.kind.address, dict(zip(COUNTS, values, strict=True)))
+        tally.now.connection, tally.now.target = self.connection, self.target
         tally.volatile, tally.volatile_came = volatile, volatile.count
         self.tallies[tally.name] = self.changed[tally.name] = tally
         return tally
@@ -235,33 +237,34 @@ class ScaleDown(MessageObserver, QueueObserver):
         LOOK.has_touched = True
         if tally is None:
             return False
+        share = tally.share_of(queue.kind.drains_as)
         if arrived is None:
-            tally.asked_at = tally.went.count  # it does not know; to ask again at once would go on for ever
+            share.asked_at = share.went.count  # it does not know; to ask again at once would go on for ever
             return False
-        is_first = tally.arrived_before is None
-        if tally.arrived_before is None:
-            tally.arrived_before = arrived
+        is_first = share.arrived_before is None
+        if share.arrived_before is None:
+            share.arrived_before = arrived
         self.changed[tally.name] = tally
-        tally.arrived, tally.asked_at = arrived.since(tally.arrived_before), tally.went.count
+        share.arrived, share.asked_at = arrived.since(share.arrived_before), share.went.count
         return is_first
 
     def heard_come(self, queue: Queue) -> None:
         """The other node has heard that it has all of it."""
         tally = self.tallies.get(queue.kind.name)
         LOOK.has_touched = True
-        if tally is not None and not tally.has_come:
-            tally.has_come = True
+        if tally is not None and not tally.share_of(queue.kind.drains_as).has_come:
+            tally.share_of(queue.kind.drains_as).has_come = True
             self.changed[tally.name] = tally
 
     def has_come(self, queue: Queue) -> bool:
         """Whether it ever had."""
         tally = self.tallies.get(queue.kind.name)
-        return tally is not None and tally.has_come
+        return tally is not None and tally.share_of(queue.kind.drains_as).has_come
 
     def has_to_ask(self, queue: Queue) -> bool:
         """Whether more has gone to the other node than it has said that it has."""
         tally = self.tallies.get(queue.kind.name)
-        return tally is not None and tally.went.count > 0 and tally.asked_at != tally.went.count
+        return tally is not None and tally.share_of(queue.kind.drains_as).has_to_ask
 
     # -- observers -----------------------------------------------------------------------------------------------------
 
@@ -286,9 +289,10 @@ class ScaleDown(MessageObserver, QueueObserver):
             return
         LOOK.has_touched = True
         is_gone, volatile_before = why == ACKNOWLEDGED and queue.kind.is_draining, tally.volatile.count
+        share = tally.share_of(queue.kind.drains_as)
         for first, end in tally.volatile.missing(first_id, first_id + count):
             if is_gone:
-                tally.went = tally.went.plus(first, end - first)
+                share.went = share.went.plus(first, end - first)
             else:
                 tally.consumed += end - first
             self.changed[tally.name] = tally

@@ -121,6 +121,11 @@ class HandedOver:
         """From this id on nothing has gone out."""
         return max(self._before, self.ids.end)
 
+    @property
+    def awaited(self) -> IdRanges:
+        """All that it may have, as far as anybody knows."""
+        return self._awaited(0, self.free_from)
+
     def awaited_count(self, first: int, count: int) -> int:
         """How many of these, from the first on, it may have."""
         free = self._awaited(first, first + count).missing(first, first + count)

@@ -42,8 +42,9 @@ class Queue:
         "consumers", "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from",
         "filter", "freed_waits", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending",
         "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
-        "next_expiry_ms", "pages", "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms",
-        "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
+        "next_expiry_ms", "pages", "part_of", "picky_count", "ran_empty", "redistributor", "replaced_total",
+        "rested_ms", "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting",
+        "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, on_due: Callable[[Queue], None] | None = None) -> None:
@@ -57,6 +58,7 @@ class Queue:
         self.backlog = Backlog()
         self.pages: Pages | None = None  # what is not in memory, while there is any
         self.handed_over: HandedOver | None = None  # of a store-and-forward queue, or one that drains
+        self.part_of: Queue | None = None  # all that is here is in delivery from that one (core/cluster/held_back.py)
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
@@ -364,6 +366,8 @@ class Queue:
         LOOK.has_touched = True
         self.delivering_count -= segment.n
         self.acknowledged_total += segment.n
+        if self.part_of is not None:
+            self.part_of.settled(segment)
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else ():
             if key and self.is_last(key, piece):
                 del self.last_values[key]

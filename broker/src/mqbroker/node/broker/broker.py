@@ -46,6 +46,7 @@ from mqbroker.node.cluster.departing import CLUSTER, DepartingClients
 from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
+from mqbroker.node.cluster.next_heir import NextHeir
 from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.cluster.scaling_down import ScalingDown
@@ -118,7 +119,8 @@ class Broker(ClusterBroker):
         self.termini, self.stopping, self.snapshots = Termini(self), Stopping(self), Snapshots(self)
         self.departing = DepartingClients(self)
         self.cordoning = Cordoning(self, self.stopping, self.departing, self.cluster.connections.values)
-        self.scaling_down = ScalingDown(self, self.stopping, self.departing, partial(eviction.lock, self))
+        locked = partial(eviction.lock, self)
+        self.scaling_down = ScalingDown(self, self.stopping, self.departing, locked, NextHeir(self))
         self.chores = Chores(self, [self.store.overdue, self.store.remains, self.reloads, self.scaling_down])
         self._several_until_ns = 0  # so long several queues count as having messages
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates

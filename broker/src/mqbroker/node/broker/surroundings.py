@@ -34,7 +34,7 @@ class NodeSurroundings:
         self._broker.permissions.check(actor, permission, address, queue)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
-        """What is unsettled on links, in transactions, and with administrators."""
+        """What is unsettled on links, in transactions, with administrators, or waits for an answer of another node."""
         for peer in self._broker.peers.values():
             for session in peer.connection.sessions:
                 for taken in session.unsettled:
@@ -42,6 +42,8 @@ class NodeSurroundings:
                         yield segment_of(taken)
             yield from peer.transactions.in_delivery()
         yield from self._local.in_delivery()
+        for held in self._broker.store.remotes.scale_down.held:
+            yield from ((held.queue, segment) for segment in held.queue.segments())
 
     def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
         """By an effect, whose failure ends the node."""

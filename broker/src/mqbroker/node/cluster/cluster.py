@@ -63,6 +63,7 @@ class Cluster:
             remotes.marks.begin(self.broker.store, recovered, self.broker.boot_id)
             remotes.reserve_ids()
             self._watch()
+        self.broker.store.remotes.scale_down.restore_held()
         for connection in self.connections.values():
             connection.start()
         self.changed()
@@ -146,6 +147,13 @@ class Cluster:
             connection.call_off(queue, is_forced=is_forced)
         else:
             self.broker.store.remotes.drains.call_off(queue, is_forced=is_forced)
+
+    def look_at_drain(self, queue: Queue) -> None:
+        """What nobody has told of may have emptied a queue that drains, or answered for what was sent of it."""
+        connection = self.connections.get(queue.kind.connection)
+        if connection is not None:
+            connection.look_at_drain(queue)
+        self.broker.store.remotes.drains.look(queue)
 
     # -- those who dial us ---------------------------------------------------------------------------------------------
 

@@ -116,7 +116,8 @@ class ClusterConnection:
             group.table.listeners.append(self._discovered)
         remotes, name = self.broker.store.remotes, self.options.name
         queues = [each for each in remotes.queues.values() if each.kind.connection == name]
-        drained = [each for each in remotes.drains.queues.values() if each.kind.connection == name]
+        drains = (*remotes.drains.queues.values(), *(each.queue for each in remotes.scale_down.held))
+        drained = [each for each in drains if each.kind.connection == name]
         for queue in (*queues, *drained):
             self._node_lost(queue.kind.forwards_to)  # until its link stands
         self._abandoned.start(queues)
@@ -305,12 +306,13 @@ class ClusterConnection:
         for queue in self.broker.store.remotes.drains.queues_to(node_id, self.options.name):
             count += queue.message_count
             self.broker.store.remotes.drains.end(queue)  # and is served here again
+        count += self.broker.store.remotes.scale_down.give_up(node_id)
         return count + self._abandoned.begin(node_id, action)
 
     def queues_for(self, node_id: str) -> list[Queue]:
         """All whose messages go to that node over this connection."""
         remotes = self.broker.store.remotes
-        return remotes.queues_of(node_id, self.options.name) + remotes.drains.queues_to(node_id, self.options.name)
+        return remotes.queues_of(node_id, self.options.name) + remotes.drained_to(node_id, self.options.name)
 
     def ended(self, bridge: Bridge) -> None:
         """A bridge is over and not dialled again; it leaves the probes, and its node has none."""
@@ -411,6 +413,13 @@ class ClusterConnection:
         forwards = None if bridge is None or bridge.peer is None else bridge.peer.forwards
         if forwards is not None and queue in forwards.consumers:
             forwards.tidy(forwards.consumers[queue])
+
+    def let_go(self, queue: Queue, *, is_closed: bool) -> None:
+        """A queue has no link over this connection from now on; `is_closed`: the other node forgets what came of it."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        forwards = None if bridge is None or bridge.peer is None else bridge.peer.forwards
+        if forwards is not None and queue in forwards.consumers:
+            forwards.let_go(forwards.consumers[queue], is_closed=is_closed)
 
     def call_off(self, queue: Queue, *, is_forced: bool) -> None:
         """A drain over this connection is to end."""

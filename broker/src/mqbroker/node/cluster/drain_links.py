@@ -16,9 +16,10 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
     """What this node says for a queue, which is remembered where it drains."""
     # The other node may have ended a subscription since, of which it had all once.
     may_be_over = is_of_subscribers(queue.kind) and not queue.kind.drain_ends
+    is_here = has_come(queue, remotes.scale_down.held.apart_count(queue))
     came_before = may_be_over and remotes.scale_down.has_come(queue)
-    remotes.drains.said_come(queue, has_come=has_come(queue))
-    return attach_for(queue.kind, node_id, is_numbered=is_numbered, has_come=has_come(queue), came_before=came_before)
+    remotes.drains.said_come(queue, has_come=is_here)
+    return attach_for(queue.kind, node_id, is_numbered=is_numbered, has_come=is_here, came_before=came_before)
 
 
 def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:

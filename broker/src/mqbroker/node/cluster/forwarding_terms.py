@@ -51,10 +51,13 @@ def attach_for(
     )  # fmt: skip
 
 
-def has_come(queue: Queue) -> bool:
-    """Whether the node to which a queue drains has all of it that is due."""
+def has_come(queue: Queue, apart_count: int = 0) -> bool:
+    """Whether the node to which a queue drains has all of it that is due; `apart_count`: so many messages wait for the
+    answer of another one, which may have them."""
     handed_over = queue.handed_over
-    return queue.message_count == queue.scheduled_count and (handed_over is None or not handed_over.ids.count)
+    return queue.message_count == queue.scheduled_count + apart_count and (
+        handed_over is None or not handed_over.ids.count
+    )
 
 
 def queue_wanted(said: Any, address: str) -> QueueKind | None:

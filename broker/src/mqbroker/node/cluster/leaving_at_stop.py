@@ -15,8 +15,8 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.heirs import HeirCandidate, choose
+from mqbroker.node.cluster.next_heir import candidates
 from mqbroker.node.cluster.scale_down_progress import differences, has_anything, has_begun, is_linked, why_it_stays
-from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
@@ -95,23 +95,7 @@ class LeavingAtStop:
         """One that stays, or why there is none."""
         options = self._broker.options.scale_down
         listed = [self._broker.discovery.connectors[name] for name in options.connectors]
-        return choose(options, listed, self._candidates())
-
-    def _candidates(self) -> list[HeirCandidate]:
-        found = []
-        for connection in self._broker.cluster.connections.values():
-            for bridge in connection.bridges.values():
-                member = connection.topology.get(bridge.node_id)
-                if bridge.state is not BridgeState.UP or member is None:
-                    continue
-                told = [each.place for each in (*member.connectors, bridge.connector)]
-                places = frozenset((*told, *connection.listed_places.places_of(bridge.node_id)))
-                options = connection.options
-                found.append(
-                    HeirCandidate(options.name, options.discovery_group_ref, member.node_id, member.name, places,
-                              member.scale_down_group, member.heir)
-                )  # fmt: skip
-        return found
+        return choose(options, listed, candidates(self._broker))
 
     def begin(self, heir: HeirCandidate) -> None:
         """All goes there from now on."""
@@ -143,7 +127,7 @@ class LeavingAtStop:
     def _moves(self, now_ns: int) -> None:
         if self._is_whole:
             record = self._broker.store.remotes.scale_down
-            went = sum(tally.went.count for tally in record.tallies.values())
+            went = sum(tally.went_count for tally in record.tallies.values())
             self._broker.notice(Level.INFO, "scale-down-moved", node_id=record.target, moved=went, **self._left())
             self._end()
         elif why := self._why_over(now_ns):
@@ -180,7 +164,7 @@ class LeavingAtStop:
     def _stands_still(self, now_ns: int) -> bool:
         """Whether the other node refuses all that is left, and nothing has moved for a while."""
         broker, progress = self._broker, self._broker.store.remotes.drains.progress
-        went = sum(tally.went.count for tally in broker.store.remotes.scale_down.tallies.values())
+        went = sum(tally.went_count for tally in broker.store.remotes.scale_down.tallies.values())
         LOOK.has_touched = True
         before, self._still = self._still, (went, sum(queue.message_count for queue in broker.store.queues.values()))
         left = self._left_to_go()

@@ -12,6 +12,7 @@ from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
+    from mqbroker.core.cluster.held_back import Held
     from mqbroker.core.queue.queue import Queue
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
@@ -30,10 +31,12 @@ def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
     drains_of = broker.store.remotes.drains.progress
     is_stuck = any(drains_of[queue.kind.name].why and has_anything(broker, queue) for queue in queues)
     if is_stuck or (is_hindered and not record.is_forced):
-        return FAILED if is_begun and not any(queue.delivering_count for queue in queues) else MOVING
+        is_going = any(queue.delivering_count > record.held.apart_count(queue) for queue in queues)
+        return FAILED if is_begun and not is_going else MOVING
     forwarding = (queue for queue in broker.store.remotes.queues.values() if queue.message_count)
     is_empty = has_begun(broker) and not any(has_anything(broker, queue) for queue in queues)
-    return MOVED if is_empty and (record.is_forced or not any(forwarding)) else MOVING
+    is_all = record.is_forced or not (any(forwarding) or record.held.by_name)
+    return MOVED if is_empty and is_all else MOVING
 
 
 def _is_under_way(broker: ClusterBroker) -> bool:
@@ -58,7 +61,7 @@ def has_anything(broker: ClusterBroker, queue: Queue) -> bool:
     """Whether something of it is to go, or without an answer that is on disk, or the other node was not asked."""
     handed_over, record = queue.handed_over, broker.store.remotes.scale_down
     is_under_way = handed_over is not None and handed_over.ids.count > 0
-    stays = _far_count(broker, queue) if record.is_forced else 0
+    stays = _far_count(broker, queue) + record.held.apart_count(queue) if record.is_forced else 0
     has_to_say = broker.store.remotes.drains.has_to_say(queue)
     return queue.message_count > stays or is_under_way or record.has_to_ask(queue) or has_to_say
 
@@ -80,6 +83,16 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
     if kind.name.startswith(TEMPORARY_PREFIX) and not kind.is_durable:
         return ""
     return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
+
+
+def why_apart(broker: ClusterBroker, held: Held) -> str:
+    """Why what waits for the answer of an heir before does so still; empty where it is on its way."""
+    kind, count = held.kind, held.message_count
+    if is_linked(broker, kind.connection, kind.forwards_to):
+        return ""
+    what = f"{count} messages of it may be at" if count else "what has gone to"
+    then = "they go there" if count else "is not confirmed"
+    return f"{what} node {kind.forwards_to}, to which no link stands: {then} until it answers, or is forgotten"
 
 
 def _why_it_waits(broker: ClusterBroker, queue: Queue) -> str:
@@ -108,8 +121,12 @@ def differences(broker: ClusterBroker) -> Iterator[str]:
         left = 0 if queue is None else record.left_in(queue)
         if tally.left != left:
             yield f"queue {name!r} should have {tally.left} messages here, and has {left}"
-        if tally.arrived is None:
-            if tally.went.count:
-                yield f"queue {name!r}: the other node did not say what has arrived"
-        elif tally.arrived != tally.went:
-            yield f"queue {name!r}: {tally.went} went, and {tally.arrived} arrived"
+        for share in tally.shares:
+            of = f" at node {share.target}" if len(tally.shares) > 1 else ""
+            if share.is_unconfirmed:
+                continue
+            if share.arrived is None:
+                if share.went.count:
+                    yield f"queue {name!r}: the other node did not say what has arrived{of}"
+            elif share.arrived != share.went:
+                yield f"queue {name!r}: {share.went} went, and {share.arrived} arrived{of}"

@@ -9,7 +9,7 @@ docs/adr/0027-scale-down.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
@@ -34,6 +34,7 @@ from mqbroker.node.cluster.departing import (
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
+    from mqbroker.cluster.heirs import HeirCandidate
     from mqbroker.cluster.notices import Member
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
@@ -42,11 +43,26 @@ CARGO_LOOK_NS: Final = 20 * NS_PER_MS
 CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
 
 
+class Following(Protocol):
+    """Who is the next heir, and when (next_heir.py)."""
+
+    def begin(self) -> None:
+        """The heir is another one."""
+
+    def look(self, now_ns: int) -> HeirCandidate | None:
+        """Who is to be the heir from now on; None: it stays the same."""
+
+
 class ScalingDown:
     """See the module's docstring. It is a chore, and has a deadline."""
 
     def __init__(
-        self, broker: ClusterBroker, doors: Doors, departing: DepartingClients, lock: Callable[[Queue, str], None]
+        self,
+        broker: ClusterBroker,
+        doors: Doors,
+        departing: DepartingClients,
+        lock: Callable[[Queue, str], None],
+        following: Following,
     ) -> None:
         """`lock`: nobody consumes from a queue that is to drain to a node; what they had is in it again."""
         self._broker: Final = broker
@@ -59,6 +75,7 @@ class ScalingDown:
         self._patience_ns = 0  # so long they are held back for the heir to know what it has to
         self.is_moving = False  # queues may begin to drain
         self.cargo: Final = DuplicateCargo(broker.store, broker.store.duplicates)
+        self._next: Final = following
 
     @property
     def record(self) -> ScaleDown:
@@ -77,6 +94,8 @@ class ScalingDown:
             self._doors.cordon()
             self._tell(record.target)
             self._begin_at(self._broker.at.monotonic_ns)
+        elif record.is_on:
+            self._look_again(self._broker.at.monotonic_ns + LOOK_AGAIN_NS)
 
     def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
         """This node leaves from now on. `is_at_stop`: this process ends with it, and the next one serves."""
@@ -87,6 +106,29 @@ class ScalingDown:
         self._tell(target)
         broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
         self._begin_at(broker.at.monotonic_ns + GRACE_NS)
+
+    def go_on_to(self, connection: str, target: str) -> None:
+        """Another node is the heir from now on. What the one before may have waits for its answer, and what has come
+        there stays there; all else goes to the new one."""
+        broker, record, remotes = self._broker, self.record, self._broker.store.remotes
+        before, turned = record.target, [queue for queue in self.queues() if not queue.kind.drain_ends]
+        for queue in turned:
+            self._let_go(queue, is_closed=False)
+        held = remotes.go_on_to(turned, connection, target)
+        self._drop_cargo()
+        broker.notice(Level.WARNING, "scale-down-goes-on", node_id=target, before=before,
+                      apart=sum(each.message_count for each in held))  # fmt: skip
+        self._tell(target)
+        self._next.begin()
+        self._begin_at(broker.at.monotonic_ns)
+
+    def _drop_cargo(self) -> None:
+        """Ids of duplicate detection on their way to heirs before: the one of now gets all of them."""
+        remotes = self._broker.store.remotes
+        for connection, node_id in self.record.past:
+            for queue in remotes.queues_of(node_id, connection):
+                if DuplicateCargo.is_of(queue) and queue.ready_count:
+                    self._broker.store.purge(queue)
 
     def _tell(self, heir: str) -> None:
         """The others send what they have elsewhere, and the heir makes nobody a subscription that is still to come."""
@@ -123,8 +165,32 @@ class ScalingDown:
         self.due_ns, self.is_moving = 0, False
         if not record.is_ending:
             record.call_off()
+        for held in record.held if is_forced else ():
+            self._let_go(held.queue, is_closed=False)
+            record.held.give_back(held)
         for queue in self.queues():
             self._broker.cluster.call_off(queue, is_forced=is_forced)
+        if record.held.by_name:
+            self._look_again(self._broker.at.monotonic_ns + LOOK_AGAIN_NS)
+
+    def _let_go(self, queue: Queue, *, is_closed: bool) -> None:
+        connection = self._broker.cluster.connections.get(queue.kind.connection)
+        if connection is not None:
+            connection.let_go(queue, is_closed=is_closed)
+
+    def _look_at_held(self) -> None:
+        """What waited for the answers of heirs before is over once they have come, and the digest is known."""
+        record = self.record
+        for held in record.held:
+            handed_over = held.queue.handed_over
+            is_under_way = handed_over is not None and handed_over.ids.count
+            is_asked = record.is_ending or not record.has_to_ask(held.queue)
+            if held.has_any or is_under_way or not is_asked:
+                self._broker.cluster.look_at_drain(held.queue)
+                continue
+            self._let_go(held.queue, is_closed=True)
+            record.held.end(held)
+            self._broker.cluster.look_at_drain(held.of)
 
     def queues(self) -> list[Queue]:
         """Those that drain for its sake."""
@@ -167,8 +233,17 @@ class ScalingDown:
         broker, record = self._broker, self.record
         LOOK.has_touched = True
         self.due_ns = 0
-        if not record.is_on or record.is_ending or not broker.is_running:
+        if not record.is_on or not broker.is_running:
             return
+        self._look_at_held()
+        if record.is_ending:
+            if record.held.by_name:
+                self._look_again(now_ns + LOOK_AGAIN_NS)
+            return
+        if (heir := self._next.look(now_ns)) is not None:
+            self.go_on_to(heir.connection, heir.node_id)
+            return
+        self._drop_cargo()
         is_time = now_ns >= self._closing_ns
         if is_time and not self._departing.held:
             self._departing.hold_back("this node scales down", is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
@@ -204,7 +279,7 @@ class ScalingDown:
         if not record.is_on:
             return False
         if record.is_ending:
-            return not self.queues()
+            return not self.queues() and not record.held.by_name
         return bool(self.cargo.todo) or (self.is_moving and bool(record.pending))
 
     def go_on(self, work_max: int) -> None:
@@ -225,19 +300,13 @@ class ScalingDown:
                 self._begin(queue)
                 work_max -= work.REVOKED
             elif queue.kind.name in record.tallies:
-                self._look_at_drain(queue)
+                self._broker.cluster.look_at_drain(queue)  # the last message of it may have expired or been purged
             work_max -= work.LOOKED_AT
 
     def _may_begin(self, queue: Queue) -> bool:
         kind = queue.kind
         is_there = not queue.is_deleted and not kind.is_internal and not kind.is_draining
         return is_there and self.member is not None and not hindrance_of(kind)
-
-    def _look_at_drain(self, queue: Queue) -> None:
-        """The last message of it may have expired or been purged: then no answer says that it is empty."""
-        connection = self._broker.cluster.connections.get(self.record.connection)
-        if connection is not None:
-            connection.look_at_drain(queue)
 
     def _begin(self, queue: Queue) -> None:
         delivering = queue.delivering_count
@@ -260,5 +329,5 @@ class ScalingDown:
             broker.notice(Level.DEBUG, "drain-waits", queue=queue.kind.name, why=refused.description)
             return  # and is looked at again
         tally = record.count(queue, delivering)
-        broker.store.remotes.begin_drain(queue, record.connection, record.target, tally.link)
+        broker.store.remotes.begin_drain(queue, record.connection, record.target, tally.now.link)
         record.goes_by(tally, queue.kind.drains_as)

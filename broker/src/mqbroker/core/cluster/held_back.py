@@ -1,0 +1,220 @@
+"""Messages of queues that drain which a node that is no heir any more may have: they wait for its answer, apart.
+
+They went out to it and were not answered, so they can go to nobody else without being there twice. They are in a queue
+of their own that only a link to that node serves, over which they go as before: same name, same ids, so that it takes
+each once. For everybody else they are in delivery from the queue of clients; the journal has them there, and keeps
+beside it which ids these are, so a start takes them out again. What is still paged is taken out as it comes from the
+disk. Source: docs/adr/0027-scale-down.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.stored import unreadable
+from mqbroker.core.cluster.drains import number_of
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.queue.draining import ID_END
+from mqbroker.core.queue.handed_over import WINDOW, HandedOver
+from mqbroker.core.queue.id_ranges import IdRanges
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.queue import Queue
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
+    from mqbroker.core.cluster.queue_tally import HeirShare
+    from mqbroker.core.queue.kinds import QueueKind
+    from mqbroker.core.queue.queue import Segment
+    from mqbroker.journal.recovered import Recovered
+
+NUMBER: Final = 1  # of the one that stands under each name
+PREFIX: Final = INTERNAL_PREFIX + "scale-down-held."
+PAGED_MAX: Final = WINDOW  # messages of one queue that are in memory for it, beyond what was so already
+STRETCHES_MAX: Final = 1_000  # of ids that the journal names; beyond that what lies between the nearest waits as well
+_STRETCH: Final = Struct(">QQ")
+
+
+class Held:
+    """What one node may have of a queue, which is `of`: it is in `queue`, whose link has the name in its kind. `ids`:
+    those that wait, as far as they are there."""
+
+    __slots__ = ("ids", "of", "queue")
+
+    def __init__(self, of: Queue, share: HeirShare, ids: IdRanges) -> None:
+        LOOK.has_touched = True
+        route = (cluster_name_of(of.kind.name, share.target),)
+        kind = replace(of.kind, connection=share.connection, forwards_to=share.target, route=route,
+                       drains_as=share.link, drain_ends=False)  # fmt: skip
+        self.of: Final = of
+        self.ids: Final = ids
+        self.queue: Final = Queue(kind, of.journal_id)
+        self.queue.part_of = of
+        self.queue.meter = of.meter
+        self.queue.handed_over = HandedOver()
+        self.queue.handed_over.begun_before(ID_END)
+
+    @property
+    def kind(self) -> QueueKind:
+        """Where they go, and under which name."""
+        return self.queue.kind
+
+    @property
+    def message_count(self) -> int:
+        """How many wait."""
+        return self.queue.message_count
+
+    def take_over(self, segment: Segment) -> None:
+        """These, which are in delivery from the queue."""
+        LOOK.has_touched = True
+        self.queue.add(segment)
+
+    def take_all(self) -> None:
+        """What is in the queue by now."""
+        backlog = self.of.backlog
+        for first, end in self.ids:
+            for segment in list(backlog.of_ids(first, end)):
+                skip = max(first - segment.first_id, 0)
+                count = min(end - segment.first_id, segment.n) - skip
+                self.take_over(self.of.take_at(segment.rank + skip, count))
+
+    @property
+    def has_any(self) -> bool:
+        """Whether something of it waits, here or in the queue."""
+        if self.message_count:
+            return True
+        of, (pages, backlog) = self.of, (self.of.pages, self.of.backlog)
+        is_here = any(next(backlog.of_ids(first, end), None) is not None for first, end in self.ids)
+        is_paged = pages is not None and any(next(iter(pages.within(*each)), None) is not None for each in self.ids)
+        again = (segment for _, _, segment in of.scheduled)
+        is_due_later = any(self.ids.within(each.first_id, each.first_id + each.n) for each in again)
+        return is_here or is_paged or is_due_later
+
+
+class HeldBack:
+    """Of one node. By the name of a queue those of its past heirs of which something is still to be heard."""
+
+    def __init__(self, store: AddressStore) -> None:
+        self._store: Final = store
+        self.by_name: dict[str, list[Held]] = {}
+
+    def __iter__(self) -> Iterator[Held]:
+        for queues in list(self.by_name.values()):
+            yield from list(queues)
+
+    def to(self, target: str, connection: str) -> list[Held]:
+        """Those that wait for a node."""
+        return [each for each in self if (each.kind.forwards_to, each.kind.connection) == (target, connection)]
+
+    def begin(self, queue: Queue, share: HeirShare, ids: IdRanges) -> Held:
+        """These ids of a queue, which drains elsewhere from now on, wait for that heir."""
+        LOOK.has_touched = True
+        ids = _few(queue, ids)
+        if ids.count:
+            said = b"".join(_STRETCH.pack(*each) for each in ids)
+            self._store.journal.duplicates.add(_name_of(queue.kind.name, share), NUMBER, said, NUMBER)
+        return self.add(queue, share, ids)
+
+    def add(self, queue: Queue, share: HeirShare, ids: IdRanges) -> Held:
+        """The same where the journal knows it: what the process before has kept apart."""
+        held = Held(queue, share, ids)
+        LOOK.has_touched = True
+        self.by_name.setdefault(queue.kind.name, []).append(held)
+        held.take_all()
+        return held
+
+    def apart_count(self, queue: Queue) -> int:
+        """How many messages of a queue wait apart."""
+        return 0 if queue.part_of is not None else sum(each.message_count for each in self.of(queue))
+
+    def of(self, queue: Queue) -> Sequence[Held]:
+        """Those of one queue."""
+        return self.by_name.get(queue.kind.name, ())
+
+    def has_any_of(self, queue: Queue) -> bool:
+        """Whether something of it waits apart, or is still to be taken out."""
+        return any(each.has_any for each in self.of(queue))
+
+    def aside(self, queue: Queue, segment: Segment) -> tuple[int, int]:
+        """Messages of a queue that are on their way out of it: how many of the first ones were put apart, and how many
+        behind them may go on. Both are 0 where the first one has to wait until there is room for it."""
+        fresh = segment.n
+        for held in self.of(queue):
+            stretches = held.ids.within(segment.first_id, segment.first_id + segment.n)
+            if not stretches:
+                continue
+            first, end = stretches[0]
+            if first > segment.first_id:
+                fresh = min(fresh, first - segment.first_id)
+            elif held.message_count >= PAGED_MAX:
+                return 0, 0
+            else:
+                held.take_over(segment.part(segment.start, end - first))
+                return end - first, 0
+        return 0, fresh
+
+    def give_back(self, held: Held) -> int:
+        """Nobody waits for that node any more: what it may have is in its queue again; how many messages."""
+        self.end(held)
+        count, backlog = held.queue.backlog.count, held.queue.backlog
+        LOOK.has_touched = True
+        while backlog.count:
+            segment = backlog.take(backlog.count)
+            held.of.put_back(segment)
+            self._store.tell_returned(held.of, segment)
+        held.of.look_for_expired()
+        self._store.changed(held.of)
+        return count
+
+    def end(self, held: Held) -> None:
+        """It is over: nothing is in it, or that is dealt with."""
+        name, kind = held.of.kind.name, held.kind
+        LOOK.has_touched = True
+        self.by_name[name].remove(held)
+        if not self.by_name[name]:
+            del self.by_name[name]
+        self._store.journal.duplicates.drop(_name_in(name, kind.drains_as))
+
+
+def _few(queue: Queue, ids: IdRanges) -> IdRanges:
+    """The same in few stretches, as far as messages of the queue are concerned. What lies between those that are beyond
+    the bound waits as well, which harms nothing: it goes to that node once."""
+    stretches: list[tuple[int, int]] = []
+    for first, end in ids:
+        if stretches and next(queue.backlog.of_ids(stretches[-1][1], first), None) is None:
+            stretches[-1] = stretches[-1][0], end
+        else:
+            stretches.append((first, end))
+    if len(stretches) > STRETCHES_MAX:
+        stretches[STRETCHES_MAX - 1 :] = [(stretches[STRETCHES_MAX - 1][0], stretches[-1][1])]
+    few = IdRanges()
+    for first, end in stretches:
+        few.add(first, end)
+    return few
+
+
+def _name_of(queue: str, share: HeirShare) -> str:
+    return _name_in(queue, share.link)
+
+
+def _name_in(queue: str, link: str) -> str:
+    return f"{PREFIX}{number_of(link)}.{queue}"
+
+
+def stored_in(recovered: Recovered) -> dict[tuple[str, int], IdRanges]:
+    """What the journal keeps, by the name of a queue and the number in the name of a link. Raises StorageFault."""
+    found: dict[tuple[str, int], IdRanges] = {}
+    for name, stored in recovered.duplicates.items():
+        if not name.startswith(PREFIX) or not stored:
+            continue
+        number, _, queue = name.removeprefix(PREFIX).partition(".")
+        packed = stored[-1].duplicate_id
+        if not number.isdecimal() or len(packed) % _STRETCH.size:
+            raise unreadable(f"what waits of queue {queue!r}", f"{name!r} has {len(packed)} bytes")
+        ids = found[queue, int(number)] = IdRanges()
+        for first, end in _STRETCH.iter_unpack(packed):
+            ids.add(first, end)
+    return found

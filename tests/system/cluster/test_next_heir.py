@@ -1,0 +1,80 @@
+"""The heir of a node that leaves is killed half-way and does not come back: the next one takes over, each message once.
+
+What the first one may have waits for it; when it comes back at last, with what it had, nothing is there twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mqbroker.client as mq
+import pytest
+from mqbroker.client import sync
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_processes import WAIT_S, Make, linked
+from tests.system.cluster.test_drains import COUNT, QUEUE, Balanced, count_at, fill, uri_of, wait_until
+from tests.system.cluster.test_scale_down import shown
+
+pytestmark = pytest.mark.system
+
+
+class Heirs(Balanced):
+    """A second without any progress, and the next one is the heir."""
+
+    def options(self, number: int) -> dict[str, Any]:
+        return {**super().options(number), "scale-down": {"heir-timeout": 1_000}}
+
+
+def apart_at(source: BrokerProcess) -> int:
+    """How many messages wait for the answer of an heir before."""
+    return sum(each["unanswered"] for row in shown(source)["receipt"]["queues"] for each in row["heirs"])
+
+
+def read_all(*brokers: BrokerProcess) -> list[str]:
+    found: list[str] = []
+    for broker in brokers:
+        left = count_at(broker)
+        with sync.connect(uri_of(broker)) as c:
+            receiver = c.receiver(QUEUE)
+            while left > 0:
+                for message in receiver.receive_many(1000, timeout=WAIT_S):
+                    found.append(str(message.body))
+                    message.accept()
+                    left -= 1
+    return found
+
+
+@pytest.mark.parametrize("is_source_killed", [False, True])
+def test_the_next_one_takes_over_and_nothing_is_there_twice(make_broker: Make, is_source_killed: bool) -> None:
+    brokers = Heirs(make_broker, 3).start()
+    source, first, second = brokers
+    for number, broker in enumerate(brokers):
+        linked(broker, *(f"mq{each}" for each in range(3) if each != number))
+    fill(source)
+    source.admin("scale-down", node="mq1")
+    wait_until("a quarter is there", lambda: count_at(first) > COUNT // 4)
+    first.kill()
+    wait_until("the next one is the heir", lambda: shown(source)["node"] == "mq2")
+    if is_source_killed:
+        source.kill()
+        source.start()
+    wait_until("the rest is there", lambda: count_at(source) == apart_at(source))
+    said = shown(source)
+    apart = said["left"]
+    assert (said["state"], count_at(second) > 0) == ("failed", True)
+    assert 0 < apart < COUNT, "it was killed with something unanswered"
+    assert f"{apart} messages of it may be at node" in said["hindrances"][0]["why"]
+    with sync.connect(uri_of(second)) as c:
+        c.sender(QUEUE).send(mq.Message("late", durable=True))
+    first.start()
+    wait_until("all is answered for", lambda: shown(source)["state"] == "moved")
+    receipt = shown(source)["receipt"]
+    assert receipt["balances"], receipt["difference"]
+    (row,) = receipt["queues"]
+    assert (row["moved"], row["arrived"], row["left"]) == (COUNT, COUNT, 0)
+    assert [each["moved"] for each in row["heirs"]] == [count_at(first), count_at(second) - 1]
+    assert [each["arrived_digest"] for each in row["heirs"]] == [each["moved_digest"] for each in row["heirs"]]
+    found = read_all(first, second)
+    found.remove("late")
+    assert sorted(found, key=int) == [f"{number}" for number in range(COUNT)]
