@@ -144,7 +144,7 @@ class Arrivals:
         whole = self._store.addresses.get(address)
         if source in self._keys:
             whole = whole or self._nowhere(address)
-        elif whole is None or not self._queues(whole, names):
+        elif whole is None or not self._queues(whole, names, source[:NODE_ID_SIZE]):
             return None
         return Arrival(whole, source, names)
 
@@ -160,7 +160,8 @@ class Arrivals:
         """
         store = self._store
         whole = store.addresses.get(arrival.name, arrival)
-        queues = self._queues(whole, arrival.names) if arrival.queue is None else _there(arrival.queue)
+        sender = arrival.source[:NODE_ID_SIZE]
+        queues = self._queues(whole, arrival.names, sender) if arrival.queue is None else _there(arrival.queue)
         if not queues and not self._has_come(arrival.key, first_id, run.count):
             return None
         known = self._known(arrival.key)
@@ -216,14 +217,14 @@ class Arrivals:
                 waits = self._take_in(address, part_of(run, index, index + 1), takers) or waits
         return waits
 
-    def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:
-        """Those of this node, and store-and-forward queues for those further on."""
+    def _queues(self, address: Address, names: tuple[str, ...], sender: str) -> list[Queue]:
+        """Those of this node, and store-and-forward queues for those further on, but not back to who sends."""
         queues: list[Queue] = []
         for name in names:
             queue, remote = self._here(address, name), self._further(address, name)
             if queue is not None:
                 queues.append(queue)
-            elif remote is not None:
+            elif remote is not None and remote.binding.target != sender:  # who sends it knows no other way
                 queues += remote.via.queues_for(address, [remote.binding])
         return queues
 

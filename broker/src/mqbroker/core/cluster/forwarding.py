@@ -9,6 +9,7 @@ Source: docs/adr/0012-cluster-connections.md."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqbroker.base.errors import Refused
@@ -22,6 +23,7 @@ from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, RemoteBinding, cluster_name_of
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
 from mqbroker.core.queue.queue import Queue
@@ -212,6 +214,30 @@ class Remotes:
             self.on_queue(queue)
         return held
 
+    def hand_on(self, queue: Queue, target: str) -> Held | None:
+        """What is in a store-and-forward queue goes to this node from now on, which knows the way; what the one that it
+        is for may have waits for its answer, if there is such: that. On disk with this step's append."""
+        before, ids = queue.kind, IdRanges() if queue.handed_over is None else queue.handed_over.awaited
+        LOOK.has_touched = True
+        del self.queues[_route_of(queue)]
+        queue.kind = replace(before, forwards_to=target)
+        self._store.journal.declare(queue.journal_id, queue.kind.encoded())
+        queue.handed_over = HandedOver()
+        self.queues[_route_of(queue)] = queue
+        held = self.scale_down.held.begin(queue, before, ids) if ids.count else None
+        queue.look_for_expired()
+        self._store.changed(queue)
+        self.on_queue(queue)
+        return held
+
+    def may_hand_on(self, queue: Queue, target: str) -> bool:
+        """Whether that is of use: clients' messages are in it that the node that it is for cannot have."""
+        kind, handed_over = queue.kind, queue.handed_over
+        route = _route_of(queue)._replace(target=target)
+        if handed_over is None or kind.address.startswith(INTERNAL_PREFIX) or route in self.queues:
+            return False
+        return queue.message_count > queue.unanswered_count
+
     def added(self, queue: Queue) -> None:
         """A store-and-forward queue is there: it was made, or recovery found it."""
         kind = queue.kind
@@ -219,8 +245,9 @@ class Remotes:
         LOOK.has_touched = True
         queue.handed_over = HandedOver()
         self.queues[route] = queue
-        number = int(kind.name.rpartition(".")[2])
-        self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
+        _, of, number = kind.name.rsplit(".", 2)
+        for target in (route.target, of):  # it may have been for another one when it was made
+            self._numbers[route.connection, target] = max(self._numbers.get((route.connection, target), 0), int(number))
 
     def restored(self) -> None:
         """The queues are those of a process before, which may have sent whatever is in them."""
@@ -281,7 +308,7 @@ class Remotes:
     def tidy(self, queues: Iterable[Queue]) -> None:
         """Delete those of these store-and-forward queues that hold nothing, and whose bindings are gone."""
         for queue in list(queues):
-            is_known = all(name in self.by_name for name in queue.kind.route)
+            is_known = all(name in self.by_name for name in queue.kind.route) or queue.part_of is not None
             if not is_known and not queue.message_count and not queue.consumers and not queue.arriving_count:
                 self._store.delete_queue(queue, BROKER)
 

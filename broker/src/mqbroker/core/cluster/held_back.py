@@ -44,11 +44,8 @@ class Held:
 
     __slots__ = ("ids", "of", "queue")
 
-    def __init__(self, of: Queue, share: HeirShare, ids: IdRanges) -> None:
+    def __init__(self, of: Queue, kind: QueueKind, ids: IdRanges) -> None:
         LOOK.has_touched = True
-        route = (cluster_name_of(of.kind.name, share.target),)
-        kind = replace(of.kind, connection=share.connection, forwards_to=share.target, route=route,
-                       drains_as=share.link, drain_ends=False)  # fmt: skip
         self.of: Final = of
         self.ids: Final = ids
         self.queue: Final = Queue(kind, of.journal_id)
@@ -109,18 +106,18 @@ class HeldBack:
         """Those that wait for a node."""
         return [each for each in self if (each.kind.forwards_to, each.kind.connection) == (target, connection)]
 
-    def begin(self, queue: Queue, share: HeirShare, ids: IdRanges) -> Held:
-        """These ids of a queue, which drains elsewhere from now on, wait for that heir."""
+    def begin(self, queue: Queue, kind: QueueKind, ids: IdRanges) -> Held:
+        """These ids of a queue, which goes elsewhere from now on, wait for the node that this says."""
         LOOK.has_touched = True
         ids = _few(queue, ids)
         if ids.count:
             said = b"".join(_STRETCH.pack(*each) for each in ids)
-            self._store.journal.duplicates.add(_name_of(queue.kind.name, share), NUMBER, said, NUMBER)
-        return self.add(queue, share, ids)
+            self._store.journal.duplicates.add(_name_of(kind), NUMBER, said, NUMBER)
+        return self.add(queue, kind, ids)
 
-    def add(self, queue: Queue, share: HeirShare, ids: IdRanges) -> Held:
+    def add(self, queue: Queue, kind: QueueKind, ids: IdRanges) -> Held:
         """The same where the journal knows it: what the process before has kept apart."""
-        held = Held(queue, share, ids)
+        held = Held(queue, kind, ids)
         LOOK.has_touched = True
         self.by_name.setdefault(queue.kind.name, []).append(held)
         held.take_all()
@@ -171,12 +168,12 @@ class HeldBack:
 
     def end(self, held: Held) -> None:
         """It is over: nothing is in it, or that is dealt with."""
-        name, kind = held.of.kind.name, held.kind
+        name = held.of.kind.name
         LOOK.has_touched = True
         self.by_name[name].remove(held)
         if not self.by_name[name]:
             del self.by_name[name]
-        self._store.journal.duplicates.drop(_name_in(name, kind.drains_as))
+        self._store.journal.duplicates.drop(_name_of(held.kind))
 
 
 def _few(queue: Queue, ids: IdRanges) -> IdRanges:
@@ -196,25 +193,28 @@ def _few(queue: Queue, ids: IdRanges) -> IdRanges:
     return few
 
 
-def _name_of(queue: str, share: HeirShare) -> str:
-    return _name_in(queue, share.link)
+def kind_for(of: QueueKind, share: HeirShare) -> QueueKind:
+    """What a queue was while it drained to that heir."""
+    return replace(of, connection=share.connection, forwards_to=share.target,
+                   route=(cluster_name_of(of.name, share.target),), drains_as=share.link, drain_ends=False)  # fmt: skip
 
 
-def _name_in(queue: str, link: str) -> str:
-    return f"{PREFIX}{number_of(link)}.{queue}"
+def _name_of(kind: QueueKind) -> str:
+    return f"{PREFIX}{kind.forwards_to}.{number_of(kind.drains_as or kind.name)}.{kind.name}"
 
 
-def stored_in(recovered: Recovered) -> dict[tuple[str, int], IdRanges]:
-    """What the journal keeps, by the name of a queue and the number in the name of a link. Raises StorageFault."""
-    found: dict[tuple[str, int], IdRanges] = {}
+def stored_in(recovered: Recovered) -> dict[tuple[str, str, int], IdRanges]:
+    """What the journal keeps, by the name of a queue, the node that has to answer, and the number in the name of its
+    link. Raises StorageFault."""
+    found: dict[tuple[str, str, int], IdRanges] = {}
     for name, stored in recovered.duplicates.items():
         if not name.startswith(PREFIX) or not stored:
             continue
-        number, _, queue = name.removeprefix(PREFIX).partition(".")
+        node_id, number, queue = (*name.removeprefix(PREFIX).split(".", 2), "", "")[:3]
         packed = stored[-1].duplicate_id
         if not number.isdecimal() or len(packed) % _STRETCH.size:
             raise unreadable(f"what waits of queue {queue!r}", f"{name!r} has {len(packed)} bytes")
-        ids = found[queue, int(number)] = IdRanges()
+        ids = found[queue, node_id, int(number)] = IdRanges()
         for first, end in _STRETCH.iter_unpack(packed):
             ids.add(first, end)
     return found

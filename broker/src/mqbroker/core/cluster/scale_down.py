@@ -10,6 +10,7 @@ before + came = consumed + moved + left. Source: docs/adr/0027-scale-down.md.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Bug
@@ -17,7 +18,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.stored import unreadable
 from mqbroker.core.cluster.drains import number_of
-from mqbroker.core.cluster.held_back import HeldBack, stored_in
+from mqbroker.core.cluster.held_back import HeldBack, kind_for, stored_in
 from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.cluster.queue_tally import COUNTS, HeirShare, QueueTally
 from mqbroker.core.queue.id_ranges import IdRanges
@@ -58,7 +59,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.number_max = 0  # in the names of links of its queues
         self.past: list[tuple[str, str]] = []  # heirs before this one, by connection and node; what it has come to
         self.held = HeldBack(store)  # what they may have, and that waits for their answers
-        self._kept: dict[tuple[str, int], IdRanges] = {}  # of that, as recovery found it
+        self._kept: dict[tuple[str, str, int], IdRanges] = {}  # of that, as recovery found it
 
     @property
     def is_on(self) -> bool:
@@ -110,7 +111,9 @@ class ScaleDown(MessageObserver, QueueObserver):
         still to be asked for; None: nothing does."""
         tally = self.tallies[queue.kind.name]
         ids = IdRanges() if queue.handed_over is None else queue.handed_over.awaited
-        return self.held.begin(queue, tally.now, ids) if ids.count or tally.now.has_to_ask else None
+        return (
+            self.held.begin(queue, kind_for(queue.kind, tally.now), ids) if ids.count or tally.now.has_to_ask else None
+        )
 
     def restore_held(self) -> None:
         """A start, when queues are there: what the process before kept apart is apart again."""
@@ -118,9 +121,13 @@ class ScaleDown(MessageObserver, QueueObserver):
         for tally in self.tallies.values():
             queue = self._store.queues.get(tally.name)
             for share in tally.shares[:-1] if queue is not None else ():
-                ids = kept.get((tally.name, number_of(share.link)), IdRanges())
+                ids = kept.pop((tally.name, share.target, number_of(share.link)), IdRanges())
                 if queue is not None and (ids.count or share.has_to_ask) and not share.is_given_up:
-                    self.held.add(queue, share, ids)
+                    self.held.add(queue, kind_for(queue.kind, share), ids)
+        for (name, node_id, _), ids in kept.items():
+            queue = self._store.queues.get(name)
+            if queue is not None and queue.kind.is_forwarding:
+                self.held.add(queue, replace(queue.kind, forwards_to=node_id), ids)
 
     def goes_by(self, tally: QueueTally, link: str) -> None:
         """The other node knows what comes of it under this name."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.core.cluster.drains import hindrance_of
-from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
+from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
@@ -75,14 +75,27 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
             return progress.why if progress.why and has_anything(broker, queue) else _why_it_waits(broker, queue)
         return f"drains to node {kind.forwards_to} already: call that off, or let it end"
     if kind.routing == FORWARD:
-        why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
-        return why if count and not is_linked(broker, kind.connection, kind.forwards_to) else ""
+        return _why_it_is_owed(broker, queue)
     what = hindrance_of(kind)
     if not what:
         return _why_it_waits(broker, queue)
     if kind.name.startswith(TEMPORARY_PREFIX) and not kind.is_durable:
         return ""
     return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
+
+
+def _why_it_is_owed(broker: ClusterBroker, queue: Queue) -> str:
+    """Of a store-and-forward queue: what the node that it is for cannot have goes over the heir."""
+    kind, count = queue.kind, queue.message_count - broker.store.remotes.scale_down.held.apart_count(queue)
+    if not count:
+        return ""
+    if is_linked(broker, kind.connection, kind.forwards_to):
+        is_refused = not (kind.route[0].endswith(kind.forwards_to) or queue.consumers or queue.arriving_count)
+        return f"holds {count} messages, to which node {kind.forwards_to} knows no way" if is_refused else ""
+    if not kind.address.startswith(INTERNAL_PREFIX) and not queue.unanswered_count:
+        return ""
+    why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
+    return f"{why}: it may have {queue.unanswered_count} of them" if queue.unanswered_count else why
 
 
 def why_apart(broker: ClusterBroker, held: Held) -> str:

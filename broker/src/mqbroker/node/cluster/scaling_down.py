@@ -122,6 +122,26 @@ class ScalingDown:
         self._next.begin()
         self._begin_at(broker.at.monotonic_ns)
 
+    def _hand_on(self) -> None:
+        """What waits for nodes that have no link here goes over the heir, which has its own ways to them."""
+        broker, record = self._broker, self.record
+        if not self.is_moving or self.member is None:
+            return
+        for queue in list(broker.store.remotes.queues.values()):
+            kind = queue.kind
+            if kind.forwards_to == record.target or kind.connection != record.connection:
+                continue
+            if self._is_linked(kind.forwards_to) or not broker.store.remotes.may_hand_on(queue, record.target):
+                continue
+            held = broker.store.remotes.hand_on(queue, record.target)
+            apart = 0 if held is None else held.message_count
+            broker.notice(Level.INFO, "scale-down-hands-on", queue=kind.name, node_id=kind.forwards_to,
+                          messages=queue.message_count - apart, apart=apart)  # fmt: skip
+
+    def _is_linked(self, node_id: str) -> bool:
+        connection = self._broker.cluster.connections.get(self.record.connection)
+        return connection is not None and connection.is_linked(node_id) is True
+
     def _drop_cargo(self) -> None:
         """Ids of duplicate detection on their way to heirs before: the one of now gets all of them."""
         remotes = self._broker.store.remotes
@@ -244,6 +264,7 @@ class ScalingDown:
             self.go_on_to(heir.connection, heir.node_id)
             return
         self._drop_cargo()
+        self._hand_on()
         is_time = now_ns >= self._closing_ns
         if is_time and not self._departing.held:
             self._departing.hold_back("this node scales down", is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)

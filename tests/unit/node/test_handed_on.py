@@ -1,0 +1,184 @@
+"""What waits at a node that leaves for a third one goes over the heir, but for what that may have, and comes once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import Producer
+from tests.unit.node.test_drains import LIMITS, bodies
+from tests.unit.node.test_scale_down import begin, shown
+
+
+class Third:
+    """Node a leaves to b; c has a durable subscription, and copies for it wait at a."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.cluster = ClusterStage()
+        said = {"options": LIMITS, **changes}
+        self.a, self.b, self.c = (
+            self.cluster.node(name, [each for each in "abc" if each != name], **said) for name in "abc"
+        )
+        self.cluster.run()
+        self.c.admin("queue-create", name="kept", address="news", routing_type="multicast")
+        self.cluster.wait(1_000)
+        self.count = 0
+
+    def publish(self, count: int) -> None:
+        producer = Producer(self.a, f"producer-{self.count}", "news")
+        for body in bodies(count, self.count):
+            producer.publish(body)
+        self.cluster.run()
+        assert len(producer.outcomes) == count
+        self.count += count
+
+    def lose_c(self, *, unanswered: int, has_them: bool) -> None:
+        """With so many without an answer: c has them on its disk, or has lost them."""
+        if has_them:
+            self.cluster.silence(self.c, is_deaf=False)
+        else:
+            self.c.is_disk_held = True
+        if unanswered:
+            self.publish(unanswered)
+        self.c.is_disk_held = False
+        self.c.crash()
+        self.cluster.wait(1_000)
+
+    def waits(self, node: ClusterNode) -> int:
+        return sum(queue.message_count for queue in node.broker.store.remotes.queues.values())
+
+    def back(self) -> None:
+        self.c.start()
+        self.cluster.wait(40_000)
+
+    @property
+    def kept(self) -> list[str]:
+        """Bodies of what the subscription has."""
+        said = self.c.admin("browse", queue="kept", limit=1_000)["messages"]
+        return sorted(str(row["body"]) for row in said)
+
+
+@pytest.mark.parametrize("has_them", [False, True])
+def test_it_goes_over_the_heir_but_for_what_the_third_one_may_have(has_them: bool) -> None:
+    of = Third()
+    of.publish(5)
+    of.lose_c(unanswered=3, has_them=has_them)
+    of.publish(20)
+    assert of.waits(of.a) == 23
+    plan = begin(of.a, of.cluster, dry_run=True)
+    (hindrance,) = plan["hindrances"]
+    assert hindrance["why"].endswith("it may have 3 of them")
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(5_000)
+    (told,) = of.a.events("scale-down-hands-on")
+    assert (told["messages"], told["apart"]) == (20, 3)
+    assert (of.waits(of.a), of.waits(of.b)) == (3, 20)
+    assert any("3 messages of it may be at node" in each["why"] for each in shown(of.a)["hindrances"])
+    for node in (of.a, of.b):
+        node.crash()
+        node.start()
+        of.cluster.wait(5_000)
+    assert (of.waits(of.a), of.waits(of.b)) == (3, 20)
+    of.back()
+    assert (of.waits(of.a), of.waits(of.b)) == (0, 0)
+    assert of.kept == [each.decode() for each in bodies(28)]
+    assert of.c.broker.store.arrivals.dropped_total == (3 if has_them else 0)
+    assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moved", [])
+
+
+def test_where_nothing_is_unanswered_it_hinders_nothing() -> None:
+    of = Third()
+    of.publish(5)
+    of.lose_c(unanswered=0, has_them=False)
+    of.publish(20)
+    assert begin(of.a, of.cluster, dry_run=True)["hindrances"] == []
+    begin(of.a, of.cluster)
+    of.cluster.wait(5_000)
+    assert shown(of.a)["state"] == "moved"
+    of.back()
+    assert of.kept == [each.decode() for each in bodies(25)]
+
+
+def test_a_third_one_that_is_linked_gets_it_from_the_node_that_leaves() -> None:
+    of = Third(confirmation_window_size=200)
+    of.c.is_disk_held = True
+    of.publish(10)
+    assert 0 < sum(queue.unanswered_count for queue in of.a.broker.store.remotes.queues.values()) < 10
+    begin(of.a, of.cluster)
+    of.cluster.wait(5_000)
+    assert of.a.events("scale-down-hands-on") == []
+    of.c.is_disk_held = False
+    of.cluster.wait(5_000)
+    assert of.kept == [each.decode() for each in bodies(10)]
+    assert shown(of.a)["state"] == "moved"
+
+
+def test_an_heir_that_knows_the_way_over_the_node_that_leaves_alone_does_not_take_it() -> None:
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "allow_direct_connections_only": True, "max_hops": 2}
+    a, _, c = (cluster.node(name, far, **said) for name, far in (("a", "bc"), ("b", "a"), ("c", "a")))
+    cluster.run()
+    c.admin("queue-create", name="kept", address="news", routing_type="multicast")
+    cluster.wait(1_000)
+    c.crash()
+    cluster.wait(1_000)
+    producer = Producer(a, "producer", "news")
+    for body in bodies(5):
+        producer.publish(body)
+    begin(a, cluster, force=True)
+    cluster.wait(5_000)
+    queue = next(iter(a.broker.store.remotes.queues.values()))
+    assert queue.message_count == 5
+    assert any("knows no way" in each["why"] for each in shown(a)["hindrances"])
+    assert len(a.events("scale-down-hands-on")) == 1
+
+
+def test_a_queue_that_is_made_later_has_a_name_of_its_own() -> None:
+    of = Third()
+    of.lose_c(unanswered=2, has_them=True)
+    of.publish(5)
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(900)
+    of.b.is_disk_held = True
+    of.cluster.wait(5_000)
+    of.a.crash()
+    of.a.start()
+    of.cluster.wait(3_000)
+    assert of.waits(of.a) == 7
+    of.back()
+    of.c.is_disk_held = True
+    of.a.admin("send", address="news", messages=[{"body": "late"}])
+    of.cluster.wait(3_000)
+    assert len({queue.kind.name for queue in of.a.broker.store.remotes.queues.values()}) == 2
+    of.b.is_disk_held = of.c.is_disk_held = False
+    of.cluster.wait(5_000)
+    assert of.kept == [*(each.decode() for each in bodies(7)), "late"]
+
+
+def test_given_up_it_goes_over_the_heir_as_well() -> None:
+    of = Third()
+    of.lose_c(unanswered=2, has_them=False)
+    of.publish(5)
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(5_000)
+    of.a.admin("cluster-forget", node_id=node_id_of("c"))
+    of.cluster.wait(5_000)
+    assert (of.waits(of.a), of.waits(of.b)) == (0, 7)
+    of.back()
+    assert of.kept == [each.decode() for each in bodies(7)]
+
+
+def test_a_subscription_that_has_ended_by_then_takes_its_copies_with_it() -> None:
+    of = Third()
+    of.lose_c(unanswered=2, has_them=False)
+    of.publish(5)
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(5_000)
+    of.c.start()
+    of.c.admin("queue-delete", name="kept")
+    of.cluster.wait(40_000)
+    assert (of.waits(of.a), of.waits(of.b)) == (0, 0)
+    assert not list(of.a.broker.store.remotes.scale_down.held)
+    assert (shown(of.a)["state"], of.a.halted) == ("moved", None)
