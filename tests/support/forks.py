@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -48,12 +49,16 @@ LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.st
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process has about it: errors go where its output goes, network and folder are ours where none is said."""
+    """What a process has about it: errors go where its output goes, network and folder are ours where none is said.
+
+    It reads nothing where no input is given.
+    """
 
     output: IO[bytes]
     errors: IO[bytes] | None = None
     network: Path | None = None
     cwd: Path | None = None
+    input: IO[bytes] | None = None
 
 
 class ForkedProcess:
@@ -105,7 +110,7 @@ class Forks:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, words: Sequence[str], environment: Mapping[str, str], around: Surroundings) -> ForkedProcess:
-        """A process of the program that reads nothing, with the umask and limits of this one."""
+        """A process of the program, with the umask and limits of this one."""
         assert may_be_forked(environment)
         with self._asking:
             if self._channel is None:
@@ -119,7 +124,7 @@ class Forks:
         }  # fmt: skip
         errors = around.errors or around.output
         with open(os.devnull, "rb") as nothing:
-            files = (nothing.fileno(), around.output.fileno(), errors.fileno())
+            files = ((around.input or nothing).fileno(), around.output.fileno(), errors.fileno())
             return ForkedProcess(self, self.ask(question, files))
 
     def ask(self, question: Mapping[str, Any], files: tuple[int, ...] = ()) -> int:
@@ -162,17 +167,34 @@ def close() -> None:
 def run_mqctl(
     words: Sequence[str], environment: Mapping[str, str], cwd: Path, network: Path | None = None, *, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
+    """As `run_mqctl_on_bytes`, with nothing to read; what it said as texts."""
+    done = run_mqctl_on_bytes(words, environment, cwd, network, timeout_s=timeout_s)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_mqctl_on_bytes(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    network: Path | None = None,
+    *,
+    stdin: bytes = b"",
+    timeout_s: float,
+) -> subprocess.CompletedProcess[bytes]:
     """Run it to its end, and until nobody holds its output any more, as `subprocess.run` does; it is killed at a
     timeout."""
     pipes = [os.pipe(), os.pipe()]
     with (
         ThreadPoolExecutor(len(pipes)) as pool,
+        tempfile.TemporaryFile() as given,
         os.fdopen(pipes[0][1], "wb") as output,
         os.fdopen(pipes[1][1], "wb") as errors,
     ):
+        given.write(stdin)
+        given.seek(0)
         said = [pool.submit(_read, source) for source, _ in pipes]
         try:
-            process = MQCTL.start(words, environment, Surroundings(output, errors, network, cwd))
+            process = MQCTL.start(words, environment, Surroundings(output, errors, network, cwd, given))
         finally:
             output.close()
             errors.close()
@@ -182,12 +204,12 @@ def run_mqctl(
             process.kill()
             process.wait()
             raise
-        texts = [one.result(timeout_s) for one in said]
-    return subprocess.CompletedProcess(["mqctl", *words], code, *texts)
+        what = [one.result(timeout_s) for one in said]
+    return subprocess.CompletedProcess(["mqctl", *words], code, *what)
 
 
-def _read(source: int) -> str:
-    with os.fdopen(source, encoding="utf-8") as file:
+def _read(source: int) -> bytes:
+    with os.fdopen(source, "rb") as file:
         return file.read()
 
 

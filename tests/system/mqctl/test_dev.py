@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import free_port
 
+from tests.support.forks import run_mqctl_on_bytes
 from tests.support.patience import PATIENCE_S
 
 MQCTL = [sys.executable, "-m", "mqctl.main"]
@@ -30,9 +31,8 @@ class Dev:
         self.port = free_port()
 
     def run(self, *words: str, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [*MQCTL, *words, "--directory", str(self.folder)], input=stdin, capture_output=True, timeout=60, check=False
-        )
+        all_words = [*words, "--directory", str(self.folder)]
+        done = run_mqctl_on_bytes(all_words, os.environ, Path.cwd(), stdin=stdin, timeout_s=PATIENCE_S)
         assert done.returncode == code, (done.stdout[-2000:], done.stderr[-2000:])
         return done
 

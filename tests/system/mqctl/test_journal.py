@@ -7,8 +7,8 @@ below the folder of the test; the same folder is one of `mqctl dev`.
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from support.broker_process import BrokerProcess
 from support.ssh_server import SshServer
 
-MQCTL = [sys.executable, "-m", "mqctl.main"]
+from tests.support.forks import run_mqctl_on_bytes
+from tests.support.patience import PATIENCE_S
+
 PROGRAM = """#!{python}
 import sys
 sys.path[:0] = {path!r}
@@ -89,7 +91,7 @@ def host(whole_host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def run(*words: str, code: int = 0, stdin: bytes = b"") -> tuple[bytes, str]:
-    done = subprocess.run([*MQCTL, "journal", *words], input=stdin, capture_output=True, timeout=60, check=False)
+    done = run_mqctl_on_bytes(["journal", *words], os.environ, Path.cwd(), stdin=stdin, timeout_s=PATIENCE_S)
     assert done.returncode == code, (done.stdout[-2000:], done.stderr[-2000:])
     return done.stdout, done.stderr.decode()
 

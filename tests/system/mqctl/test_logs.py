@@ -6,6 +6,7 @@ What `journalctl` says is played by a script that stands in its place on the hos
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import SshServer
 
+from tests.support.forks import run_mqctl
 from tests.support.patience import PATIENCE_S
 
 MQCTL = [sys.executable, "-m", "mqctl.main"]
@@ -76,7 +78,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Logg
 
 
 def run(*words: str, code: int = 0) -> tuple[str, str]:
-    done = subprocess.run([*MQCTL, "logs", *words], capture_output=True, text=True, timeout=60, check=False)
+    done = run_mqctl(["logs", *words], os.environ, Path.cwd(), timeout_s=PATIENCE_S)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done.stdout, done.stderr
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forks import run_mqctl
 from tests.support.patience import PATIENCE_S
 
 MQCTL = [sys.executable, "-m", "mqctl.main"]
@@ -111,9 +112,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def mqctl(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MQCTL, *words], cwd=place, env=environment(place), capture_output=True, text=True, timeout=100, check=False
-    )
+    return run_mqctl(words, environment(place), place, timeout_s=PATIENCE_S)
 
 
 def test_all_findings_of_all_hosts_and_the_unreachable_one(place: Path) -> None:
@@ -164,10 +163,7 @@ def test_how_each_host_fared_is_seen_whatever_a_user_has_set_for_his_own_playboo
             "RUNNER_OMIT_EVENTS": "true", "ANSIBLE_STRATEGY": "free",
             "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.tree", "ANSIBLE_CALLBACK_TREE_DIR": str(place / "tree"),
         }  # fmt: skip
-    done = subprocess.run(
-        [*MQCTL, "preflight", "--bundle", "dist/bundle", "--json"], cwd=place, env=environ, capture_output=True,
-        text=True, timeout=100, check=False,
-    )  # fmt: skip
+    done = run_mqctl(["preflight", "--bundle", "dist/bundle", "--json"], environ, place, timeout_s=PATIENCE_S)
     assert done.returncode == 1, done.stderr
     rows = {(row["host"], row["level"], row["check"]) for row in json.loads(done.stdout)["rows"]}
     assert rows == {("mq1", "ok", None), ("mq2", "warning", "clock"), ("mq3", "failed", None)}
