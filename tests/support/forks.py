@@ -37,6 +37,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from tests.support import ansible_forks
+
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION_BYTES_MAX = 200_000
 CLONE_NEWNET = 0x40000000  # of linux/sched.h
@@ -146,6 +148,7 @@ class Forks:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", "tests.support.forks", self._program, str(theirs.fileno())]
+            command += [ansible_forks.PROGRAMS.folder()] if self._program == "mqctl" else []
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=BEGAN_WITH, pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -162,6 +165,7 @@ def close() -> None:
     """The end of all of them."""
     BROKERS.close()
     MQCTL.close()
+    ansible_forks.PROGRAMS.close()
 
 
 def run_mqctl(
@@ -286,6 +290,8 @@ def imported(program: str) -> ModuleType:
 
 if __name__ == "__main__":
     command_line = imported(sys.argv[1])
+    for folder in sys.argv[3:]:
+        ansible_forks.put_before(importlib.import_module("mqctl.ansible_cli"), folder)
     assert threading.active_count() == 1
     sys.argv = [str(command_line.__file__), *serve(socket.socket(fileno=int(sys.argv[2])))]
     sys.exit(command_line.main())
