@@ -34,9 +34,15 @@ class Before:
 
 
 def is_due(release: str, places: Places = PLACES) -> bool:
-    """Whether another release is the current one, so that what is here now is what was before `release`."""
+    """Whether another release is the current one, so that what is here now is what was before `release`.
+
+    A link that somebody has led elsewhere, or to nothing, is no release that anybody could go back to.
+    """
     current = link_name(places.current)
-    return current not in ("", release) and text_of(os.path.join(places.units, UNIT_FILE)) is not None
+    is_release = (
+        bool(current) and "/" not in current and os.path.isdir(os.path.join(_root(places), "releases", current))
+    )
+    return is_release and current != release and text_of(os.path.join(places.units, UNIT_FILE)) is not None
 
 
 def note(release: str, places: Places = PLACES) -> None:

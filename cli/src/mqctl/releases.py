@@ -77,10 +77,10 @@ def left_by(hosts: Sequence[HostReleases]) -> str:
 
 
 def mixture(hosts: Sequence[HostReleases]) -> str:
-    """In words, which hosts run which release; empty where all run one."""
+    """In words, which hosts have or run which release; empty where there is one."""
     by_release: dict[str, list[str]] = {}
     for one in hosts:
-        for release in one.running:
+        for release in one.all:
             by_release.setdefault(release, []).append(one.host)
     if len(by_release) < 2:
         return ""

@@ -65,7 +65,12 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.mark.parametrize(
     ("playbook", "limit"),
-    [("mqops.cluster.rollout", "mq1"), ("mqops.cluster.uninstall", "all"), ("mqops.cluster.firewall", "mq2")],
+    [
+        ("mqops.cluster.rollout", "mq1"),
+        ("mqops.cluster.rollback", "mq3"),
+        ("mqops.cluster.uninstall", "all"),
+        ("mqops.cluster.firewall", "mq2"),
+    ],
 )
 def test_two_names_for_one_host_end_every_playbook_before_its_first_look(site: Site, playbook: str, limit: str) -> None:
     same: dict[str, Any] = {"ansible_host": "192.0.2.11"}

@@ -55,5 +55,6 @@ def test_what_runs_is_what_processes_have_recorded() -> None:
     seen = Seen(release=B, before={B: A}, instances={"one": idle, "two": busy})
     found = releases_of(Host("mq1", "main", {}, {}), seen)
     assert found == HostReleases("mq1", B, (A,), {B: A})
-    assert mixture([found]) == ""
-    assert mixture([found, HostReleases("mq2", B, (B,), {})]) == "1-a on mq1; 2-b on mq2"
+    assert mixture([found, HostReleases("mq2", B, (B,), {})]) == "1-a on mq1; 2-b on mq1, mq2"
+    assert mixture([HostReleases("mq1", B, (B,), {}), HostReleases("mq2", B, (), {})]) == ""
+    assert mixture([HostReleases("mq1", B, (), {}), HostReleases("mq2", A, (A,), {})]) == "1-a on mq2; 2-b on mq1"

@@ -78,8 +78,18 @@ def test_a_bare_host_has_nothing_before(host: Host) -> None:
     assert release_before.read(NEW, host.places) is None
 
 
+@pytest.mark.parametrize("target", ["releases/none", "/", "elsewhere/0.1.0-aaaaaaaa"])
+def test_a_link_that_leads_to_no_release_is_not_what_was_before(host: Host, target: str) -> None:
+    host.activate(NEW)
+    (host.root / "opt/current").unlink()
+    (host.root / "opt/current").symlink_to(target)
+    assert not host.activate(NEW)
+    assert release_before.read(NEW, host.places) == Before(OLD, "[Unit]\n# old\n", {"default": OPTIONS})
+
+
 def test_what_was_before_a_release_goes_with_it(host: Host) -> None:
     host.activate(NEW)
+    host.point_to(OLD)
     shutil.rmtree(host.root / "opt/releases" / NEW)
     host.activate(NEWER)
     assert release_before.read(NEW, host.places) is None

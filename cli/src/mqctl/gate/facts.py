@@ -19,7 +19,8 @@ TEMPORARY: Final = "temporary."
 PEERS: Final = ".peers"
 INVITES: Final = ".client-connector-ref"
 AUTO_CREATE: Final = "auto-create-addresses"
-STOPPED: Final = ("absent", "failed", "inactive")  # states of a unit
+# States of a unit without a broker that has let clients in: one that starts, or tries to again and again, has not yet.
+SERVES_NOBODY: Final = ("absent", "failed", "inactive", "activating")
 LOOK_S: Final = 15
 ADDRESSES_MAX: Final = 1000  # of which settings are asked for
 
@@ -53,9 +54,9 @@ def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
 
 
 def _silent(world: World, node: Node, why: str) -> Standing:
-    """A node that does not answer: where no broker runs it serves nobody."""
+    """A node that does not answer: where no broker has come up it serves nobody."""
     try:
-        is_stopped = node_state.look(world, node, LOOK_S)["unit"] in STOPPED
+        is_stopped = node_state.look(world, node, LOOK_S)["unit"] in SERVES_NOBODY
     except CommandError:
         is_stopped = False
     return Standing(node.name, takes_clients=False, answers=False, faults=() if is_stopped else (why,))

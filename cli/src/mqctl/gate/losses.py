@@ -6,7 +6,7 @@
 | an address that clients send to there | a node that stays takes clients and has that address open, or makes it |
 | its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
 | what a name of DNS leads to | the name leads a node that stays to another one as well |
-| whom it serves | it says so, all of it; or no broker runs there |
+| whom it serves | it says so, all of it; or no broker has come up there |
 
 A node that does not answer, or lets no client in, stays for nobody. What is lost while it is away comes back with it,
 so `--force` may overrule all of it. Source: docs/adr/0028-one-operation-at-a-time.md.
