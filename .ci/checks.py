@@ -131,8 +131,13 @@ STORIES = (
     ),
     "tests/system/preflight/test_multicast_rack.py",
 )
+CHAOS_OF_DAY = "tests/system/mqctl/test_chaos_rack.py"
+WHOLE_CHAOS = "tests/system/mqctl/test_whole_chaos_rack.py"
 NATIVE = "tests/system/broker/test_native.py"  # compiles for minutes, on one core
-NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, NATIVE, *STORIES)))
+NOT_HOSTS = (
+    "--ignore=tests/system/rack",
+    *(f"--ignore={one}" for one in (ON_HOSTS, NATIVE, CHAOS_OF_DAY, WHOLE_CHAOS, *STORIES)),
+)
 BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
@@ -166,6 +171,8 @@ PARTS = (
     Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True, lane=HOSTS),
     Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
     Part("stories on hosts", (pytest(*STORIES),), is_extra=True, lane=HOSTS, silence_s_max=3600),
+    Part("chaos of the day", (pytest(CHAOS_OF_DAY),), is_extra=True, lane=HOSTS),
+    Part("whole chaos", (pytest(WHOLE_CHAOS),), is_extra=True, lane=HOSTS),
 )
 # Foreign clients that are no Python. Their tests wait for what is being built, and say why where it fails.
 BUILDS = (PYTHON, "-m", "tests.foreign.builds")

@@ -46,8 +46,11 @@ CONNECTION: dict[str, Any] = {
 class Load:
     """See the module's docstring."""
 
-    def __init__(self, queue: str, producers: Mapping[str, str], consumers: Mapping[str, str]) -> None:
+    def __init__(
+        self, queue: str, producers: Mapping[str, str], consumers: Mapping[str, str], pause_s: float = PAUSE_S
+    ) -> None:
         self.queue = queue
+        self.pause_s = pause_s
         self.producers = dict(producers)
         self.consumers = dict(consumers)
         self.history = History(is_several_nodes=True)
@@ -139,7 +142,7 @@ class Load:
                     message_id, size = f"{node}-{number}", SIZES_BYTES[number % len(SIZES_BYTES)]
                     self.history.send(message_id, Sent(node, number, self.queue, True, size))
                     group.create_task(self._send(node, sender, message_id, size, in_flight))
-                    await asyncio.sleep(PAUSE_S)
+                    await asyncio.sleep(self.pause_s)
 
     async def _send(
         self, node: str, sender: mq.Sender, message_id: str, size: int, in_flight: asyncio.Semaphore

@@ -1,6 +1,6 @@
 """Traffic through the brokers of a rack, for tests that run outside of it: this runs inside, and is told when to stop.
 
-    {"queue": "orders", "producers": {"mq1": uri}, "consumers": {"mq2": uri},
+    {"queue": "orders", "producers": {"mq1": uri}, "consumers": {"mq2": uri}, "pause_s": 0.01,
      "backlog": {"queue": "old", "uri": uri, "count": 20000, "read_from": uri}}
 
 on the first line of standard input. It says `begun` when the backlog is there and clients are connected. With the next
@@ -55,7 +55,7 @@ def main() -> None:
     said: dict[str, Any] = json.loads(sys.stdin.readline())
     backlog = said["backlog"]
     fill(backlog["uri"], backlog["queue"], backlog["count"])
-    load = Load(said["queue"], said["producers"], said["consumers"])
+    load = Load(said["queue"], said["producers"], said["consumers"], said["pause_s"])
     try:
         load.begin()
         print("begun", flush=True)

@@ -10,76 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.rack_site import RACK, ROOT, Rack, Site, site_on
+from tests.support.rack_site import RACK, Rack, Site, site_on
+from tests.support.rack_traffic import OPTIONS, Traffic, uris
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
 rack = Rack("scaledown")
-HOSTS = ["mq1", "mq2", "mq3"]
 BACKLOG = 20_000
-GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
-# Little is unanswered at a time, so the drain takes a while. What is at a node where nobody reads goes on to others.
-OPTIONS = (
-    'mq_address_settings:\n  - {match: "#", redistribution_delay: 0}\n'
-    "mq_listeners:\n"
-    '  - {name: clients, kind: client, port: 5672, local_bind_address: "{{ ansible_host }}"}\n'
-    "  - {name: cluster, kind: cluster, port: 5673}\n"
-    "mq_connectors:\n"
-    "  - {name: cluster, port: 5673}\n"
-    '  - {name: clients, host: "{{ ansible_host }}", port: 5672}\n'
-    f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
-    f"mq_discovery_groups:\n  - {GROUP}}}\n"
-    "mq_cluster_connections:\n"
-    "  - {name: all, connector_ref: cluster, discovery_group_ref: lan, client_connector_ref: clients,\n"
-    "     confirmation_window_size: 20000}\n"
-)
-
-
-class Traffic:
-    """Producers and consumers inside the rack, and a backlog at the host that leaves."""
-
-    def __init__(self, site: Site, said: dict[str, Any]) -> None:
-        command = [sys.executable, str(RACK), "enter", "--", sys.executable, "-m", "tests.support.rack_load"]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=site.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._tell(json.dumps(said))
-        assert self._hear() == "begun"
-
-    def _tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def _hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def verdict(self) -> dict[str, Any]:
-        self._tell("stop")
-        found: dict[str, Any] = json.loads(self._hear())
-        assert self.process.wait(60) == 0
-        return found
-
-
-def addresses(site: Site) -> dict[str, str]:
-    tree = yaml.safe_load((site.folder / "inventory.yml").read_text())
-    found: dict[str, str] = {}
-
-    def visit(node: Any) -> None:
-        for key, value in node.items() if isinstance(node, dict) else ():
-            if key in HOSTS and isinstance(value, dict) and "ansible_host" in value:
-                found[key] = value["ansible_host"]
-            visit(value)
-
-    visit(tree)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +34,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def traffic(site: Site) -> Iterator[Traffic]:
-    (user,) = yaml.safe_load((site.folder / "group_vars/brokers/secrets.yml").read_text())["mq_users"]
-    where = addresses(site)
-
-    def uri(*hosts: str) -> str:
-        return f"amqp://{user['name']}:{user['password']}@" + ",".join(f"{where[host]}:5672" for host in hosts)
-
+    uri = uris(site)
     said = {
         "queue": "orders",
+        "pause_s": 0.01,
         "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
         "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
         "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
@@ -109,8 +46,7 @@ def traffic(site: Site) -> Iterator[Traffic]:
     try:
         yield one
     finally:
-        one.process.kill()
-        one.process.wait()
+        one.end()
 
 
 def killed_at(site: Site, line: str, *words: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.rack_site import Rack, Site, site_on
-from tests.system.mqctl.test_scale_down_rack import OPTIONS
+from tests.support.rack_traffic import OPTIONS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 

@@ -1,0 +1,394 @@
+"""Faults while a cluster is changed, under traffic, on real hosts: what is done, at which step, and how it has to end.
+
+    for cell in CELLS: stage.play(cell)
+
+A cell is a fault and a step of a command; a step is known by a line that the command says. At that line the fault
+comes to the host on which the step works. It is undone, the command is said again as it advises itself, and then all is
+as if there had been no fault: nothing is left to do, every node is well, nothing that was accepted is lost or comes
+twice unannounced, and the receipt of a host that left balances. Another command is a row in COMMANDS and one for each
+of its steps in STEPS.
+
+Data of the brokers lies on a small file system of its own, so that it can be full, and be what a kernel makes of a file
+system that it finds broken: read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.rack_site import Rack, Site
+from tests.support.rack_traffic import Traffic, uris
+
+HOSTS = ("mq1", "mq2", "mq3")
+LEAVER, HEIR = "mq3", "mq1"
+BACKLOG = 3_000
+PAUSE_S = 0.05  # between two messages of a producer: faults are met at any rate, and hosts share this machine
+HOLD_S = 15.0  # for so long a fault lasts, unless the command ends before
+STEP_S_MAX = 600.0  # for what hangs
+TRIES_MAX = 4  # of a command that advises to say it again
+UNIT = "mqbroker@default.service"
+DATA = "/var/lib/mq"
+FILLER = f"{DATA}/lost+found/filler"  # where nobody looks for brokers
+MOUNT = f"mount -o loop,errors=remount-ro /disk.img {DATA}"
+# Hosts of a rack have no block devices; all share those of this machine.
+DISK = f"""
+test -e /disk.img || {{ truncate -s 4G /disk.img; mkfs.ext4 -q -F /disk.img; mkdir -p {DATA}; }}
+cat > /usr/local/sbin/mount-data <<'END'
+#!/bin/sh -e
+test -e /dev/loop-control || mknod -m 0660 /dev/loop-control c 10 237
+for number in 0 1 2 3 4 5 6 7; do test -e /dev/loop$number || mknod -m 0660 /dev/loop$number b 7 $number; done
+mountpoint -q {DATA} || {MOUNT}
+END
+chmod 0755 /usr/local/sbin/mount-data
+cat > /etc/systemd/system/data.service <<'END'
+[Unit]
+Before={UNIT}
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/mount-data
+[Install]
+WantedBy=multi-user.target
+END
+systemctl enable -q data.service; systemctl start data.service
+"""
+SSH_CUT = "table inet chaos {{ chain in {{ type filter hook input priority -200; tcp dport 22 {0}; }}; }}"
+
+
+@dataclass
+class Stage:
+    """Three hosts that are one cluster, and what one cell left there for the next."""
+
+    site: Site
+    rack: Rack
+    inventory: str
+    options: str
+    credit: int = 100
+    cells: int = 0
+    said: list[str] = field(default_factory=list)  # by all commands of the cell that is played
+
+    def in_host(self, host: str, script: str) -> str:
+        return self.rack("exec", host, "--", "sh", "-c", script)
+
+    def is_serving(self, host: str) -> bool:
+        return self.in_host(host, f"systemctl is-active {UNIT}; true").strip() == "active"
+
+    def change(self) -> None:
+        """Another option, for which every broker has to be restarted."""
+        self.credit += 1
+        self.site.set_options(f"{self.options}mq_broker_options: {{limits: {{link_credit: {self.credit}}}}}\n")
+
+    def well(self) -> None:
+        """All brokers run, and a canary has crossed each link."""
+        self.site.run("health", "--until-healthy", "--timeout", "120")
+
+    def converged(self) -> None:
+        """Nothing is left to do, nobody holds a host, and all are linked and well."""
+        self.well()
+        assert self.site.rows("plan") == []
+        assert {row["state"] for row in self.site.rows("operation", "show")} == {"free"}
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+Undo = Callable[[], None]
+
+
+def _nothing() -> None:
+    """What needs no undoing."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a host, or to the control node; `strike` gives what undoes it. `ends_broker`: that of the host
+    may end without a word, so its clients do not know of all that they sent whether it has come."""
+
+    name: str
+    strike: Callable[[Stage, str], Undo]
+    ends_broker: bool = False
+
+
+def _kill_controller(stage: Stage, _: str) -> Undo:
+    stage.site.kill_everything()
+    return _nothing
+
+
+def _ssh_cut(verdict: str) -> Callable[[Stage, str], Undo]:
+    def strike(stage: Stage, host: str) -> Undo:
+        stage.rack("exec", host, "--", "nft", SSH_CUT.format(verdict))
+        return lambda: void(stage.rack("exec", host, "--", "nft", "delete table inet chaos"))
+
+    return strike
+
+
+def void(_: object) -> None:
+    """For what is done for its effect."""
+
+
+def _break_disk(stage: Stage, host: str) -> Undo:
+    """As the kernel does where it finds a file system broken."""
+    was_serving = stage.is_serving(host)
+    device = stage.in_host(host, f"findmnt -no SOURCE {DATA}").strip()
+    Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("1")
+
+    def undo() -> None:
+        stage.in_host(host, f"systemctl stop {UNIT} 2>/dev/null; cd /; umount {DATA} && e2fsck -pf /disk.img; {MOUNT}")
+        _serve_again(stage, host, was_serving=was_serving)
+
+    return undo
+
+
+def _fill_disk(stage: Stage, host: str) -> Undo:
+    was_serving = stage.is_serving(host)
+    stage.in_host(
+        host, f"fallocate -l $(df -B1 --output=avail {DATA} | tail -1) {FILLER}; cat /dev/zero >> {FILLER}; true"
+    )
+
+    def undo() -> None:
+        stage.in_host(host, f"rm -f {FILLER}")
+        _serve_again(stage, host, was_serving=was_serving)
+
+    return undo
+
+
+def _serve_again(stage: Stage, host: str, *, was_serving: bool) -> None:
+    """Nobody starts a broker that had been stopped for good."""
+    if was_serving and stage.in_host(host, f"systemctl cat {UNIT} >/dev/null 2>&1 && echo there; true").strip():
+        stage.in_host(host, f"systemctl reset-failed {UNIT}; systemctl start {UNIT}; true")
+
+
+def _cut_power(stage: Stage, host: str) -> Undo:
+    stage.rack("kill", host)
+    return lambda: void(stage.rack("boot", host))
+
+
+def _kill_broker(stage: Stage, host: str) -> Undo:
+    stage.in_host(host, f"systemctl kill --signal=KILL {UNIT}; true")
+    return _nothing
+
+
+FAULTS = (
+    Fault("controller killed", _kill_controller),
+    Fault("ssh silent", _ssh_cut("drop")),
+    Fault("ssh refused", _ssh_cut("reject with tcp reset")),
+    Fault("disk read-only", _break_disk, ends_broker=True),
+    Fault("disk full", _fill_disk, ends_broker=True),
+    Fault("power cut", _cut_power, ends_broker=True),
+    Fault("broker killed", _kill_broker, ends_broker=True),
+)
+
+# -- commands and their steps -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of mqctl; what has to be so before it; what it has to have done beside; and how all becomes as before.
+
+    `leaver`: the host whose clients go elsewhere for good. It is not named in the inventory any more once that is over,
+    so the command cannot be said again.
+    """
+
+    words: tuple[str, ...]
+    before: Callable[[Stage], None]
+    has_done: Callable[[Stage], None]
+    after: Callable[[Stage], None]
+    leaver: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a command, the line that it is known by, and the host on which it works then."""
+
+    command: str
+    name: str
+    line: str
+    host: str
+
+
+def _nothing_more(_: Stage) -> None:
+    """What all commands have done is looked at anyway."""
+
+
+def _receipt_balances(stage: Stage) -> None:
+    newest = max((stage.site.folder / "receipts").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    document = json.loads(newest.read_text())
+    assert document["differences"] == []
+    assert all(row["balances"] for row in document["rows"]), document["rows"]
+    moved = {row["queue"]: row["moved"] for row in document["rows"]}
+    assert moved[f"old-{stage.cells}"] == BACKLOG, moved
+    assert LEAVER not in (stage.site.folder / "inventory.yml").read_text()
+
+
+def _add_again(stage: Stage) -> None:
+    (stage.site.folder / "inventory.yml").write_text(stage.inventory)
+    stage.site.run("rollout", "--yes")
+    stage.well()
+
+
+COMMANDS: Mapping[str, Command] = {
+    "rollout": Command(("rollout", "--yes", "-v"), Stage.change, _nothing_more, _nothing_more),
+    "scale-down": Command(
+        ("scale-down", LEAVER, "--to", HEIR, "--yes", "--write"), _nothing_more, _receipt_balances, _add_again, LEAVER
+    ),
+}
+STEPS = (
+    Step("rollout", "begins", "Take the host for this operation]", "mq1"),
+    Step("rollout", "restarts the second", "mq2: changed: broker: Write the unit and the options", "mq2"),
+    Step("rollout", "ends", "Note that it has all of it]", "mq3"),
+    Step("scale-down", "plan", "follow by: mqctl rollout", LEAVER),
+    Step("scale-down", "moving", f"{LEAVER} -> {HEIR}: moving", LEAVER),
+    Step("scale-down", "moving at the heir", f"{LEAVER} -> {HEIR}: moving", HEIR),
+    Step("scale-down", "moved", "wrote receipts/", LEAVER),
+    Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fault at a step."""
+
+    step: Step
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.step.command} {self.step.name}: {self.fault.name}"
+
+
+CELLS = tuple(Cell(step, fault) for step, fault in product(STEPS, FAULTS))
+
+
+def of_day(day: int) -> tuple[Cell, ...]:
+    """One cell of each command, others each day: fault and step both change from one day to the next."""
+    chosen = []
+    for number, command in enumerate(COMMANDS):
+        cells = [cell for cell in CELLS if cell.step.command == command]
+        stride = next(count for count in range(len(FAULTS) + 1, len(cells) * 2) if _are_coprime(count, len(cells)))
+        chosen.append(cells[(day + number) * stride % len(cells)])
+    return tuple(chosen)
+
+
+def _are_coprime(one: int, other: int) -> bool:
+    while other:
+        one, other = other, one % other
+    return one == 1
+
+
+# -- a cell -----------------------------------------------------------------------------------------------------------
+
+
+def play(stage: Stage, cell: Cell) -> dict[str, Any]:
+    """A cell from its beginning until all is as before; what traffic came to."""
+    command = COMMANDS[cell.step.command]
+    stage.cells += 1
+    stage.said.clear()
+    command.before(stage)
+    traffic = Traffic(stage.site, _told(stage, cell, command))
+    try:
+        code = _struck(stage, cell)
+        _until_done(stage, command, code)
+        stage.converged()
+        command.has_done(stage)
+        verdict = traffic.verdict()
+    finally:
+        traffic.end()
+    assert verdict["violations"] == [], verdict
+    assert sum(verdict["counts"]["accepted"].values()) > 0
+    command.after(stage)
+    stage.site.was_killed = False
+    return verdict
+
+
+def _told(stage: Stage, cell: Cell, command: Command) -> dict[str, Any]:
+    """What is sent and read meanwhile. Where a broker ends without a word nobody sends elsewhere what it may have."""
+    uri = uris(stage.site)
+    producers = {host: uri(host) for host in HOSTS if host != command.leaver}
+    if command.leaver and not cell.fault.ends_broker:
+        producers[command.leaver] = uri(command.leaver, HEIR)
+    return {
+        "queue": f"orders-{stage.cells}",
+        "pause_s": PAUSE_S,
+        "producers": producers,
+        "consumers": {"mq2": uri("mq2", HEIR), LEAVER: uri(LEAVER, "mq2", HEIR)},
+        "backlog": {"queue": f"old-{stage.cells}", "uri": uri(LEAVER), "count": BACKLOG, "read_from": uri(HEIR)},
+    }
+
+
+def _struck(stage: Stage, cell: Cell) -> int:
+    """The command, to which the fault comes at the step; the exit code."""
+    site, step = stage.site, cell.step
+    site.was_killed = True
+    reached, found = threading.Event(), []
+    with subprocess.Popen(
+        site.command(*COMMANDS[step.command].words), cwd=site.folder, env=site.environment,
+        stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+
+        def listen() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                stage.said.append(line)
+                if step.line in line and not reached.is_set():
+                    found.append(line)
+                    reached.set()
+            reached.set()
+
+        ears = threading.Thread(target=listen, daemon=True)
+        ears.start()
+        try:
+            assert reached.wait(STEP_S_MAX), f"it never came to {step.line!r}"
+            assert found, "it ended before that: " + "".join(stage.said)
+            undo = cell.fault.strike(stage, step.host)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(HOLD_S)
+            undo()
+            code = process.wait(STEP_S_MAX)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        ears.join(PATIENCE_S)
+    return code
+
+
+def _until_done(stage: Stage, command: Command, code: int) -> None:
+    """As an operator does, who looks that hosts answer, says it again, and with --resume where he is told to."""
+    words = command.words
+    for _ in range(TRIES_MAX):
+        if code == 0 or _has_left(stage, command):
+            return
+        wait_until(lambda: all(_answers(stage, host) for host in HOSTS), "each host answers")
+        is_told = any(" --resume" in line for line in stage.said[-6:])
+        again = [*words, "--resume"] if is_told or code < 0 else [*words]
+        began_s = time.monotonic()
+        done = subprocess.run(
+            stage.site.command(*again), cwd=stage.site.folder, env=stage.site.environment, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=STEP_S_MAX, check=False,
+        )  # fmt: skip
+        code = done.returncode
+        stage.said.append(f"== {' '.join(again)}: {code} after {time.monotonic() - began_s:.0f} s\n")
+        stage.said += done.stdout.splitlines(keepends=True)
+    assert code == 0 or _has_left(stage, command), f"exit code {code} after {TRIES_MAX} tries:\n" + "".join(
+        stage.said[-80:]
+    )
+
+
+def _has_left(stage: Stage, command: Command) -> bool:
+    """Also where it said so with exit code 3, because a node that stays was not well at that moment."""
+    return bool(command.leaver) and command.leaver not in (stage.site.folder / "inventory.yml").read_text()
+
+
+def _answers(stage: Stage, host: str) -> bool:
+    """Its broker runs for good, or does not run for good: none is about to be started."""
+    state = stage.in_host(host, f"systemctl show --value --property=ActiveState {UNIT}; true").strip()
+    return state in ("active", "inactive", "failed")
