@@ -36,7 +36,7 @@ LEAVER, HEIR = "mq3", "mq1"
 BACKLOG = 3_000
 PAUSE_S = 0.05  # between two messages of a producer: faults are met at any rate, and hosts share this machine
 HOLD_S = 15.0  # for so long a fault lasts, unless the command ends before
-STEP_S_MAX = 600.0  # for what hangs
+STEP_S_MAX = 1200.0  # for what hangs
 TRIES_MAX = 4  # of a command that advises to say it again
 UNIT = "mqbroker@default.service"
 DATA = "/var/lib/mq"
@@ -229,6 +229,7 @@ def _receipt_balances(stage: Stage) -> None:
     moved = {row["queue"]: row["moved"] for row in document["rows"]}
     assert moved[f"old-{stage.cells}"] == BACKLOG, moved
     assert LEAVER not in (stage.site.folder / "inventory.yml").read_text()
+    assert stage.in_host(LEAVER, f"ls {DATA}").split() == ["lost+found"]
 
 
 def _add_again(stage: Stage) -> None:

@@ -213,7 +213,8 @@ def test_what_options_name_is_not_left_over() -> None:
 
 
 def test_traces_of_instances_are_found_wherever_they_are(tmp_path: Path) -> None:
-    for place in ("etc/mq/a", "etc/mq/b/tls", "var/lib/mq/c", "etc/systemd/system/mqbroker@d.service.d"):
+    made_by_mkfs = "var/lib/mq/lost+found"  # where the data has a file system of its own
+    for place in ("etc/mq/a", "etc/mq/b/tls", "var/lib/mq/c", made_by_mkfs, "etc/systemd/system/mqbroker@d.service.d"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "etc/systemd/system/multi-user.target.wants").mkdir()
     (tmp_path / "etc/systemd/system/multi-user.target.wants/mqbroker@e.service").symlink_to("gone")

@@ -28,6 +28,8 @@ TRACES = (
     re.compile(r"/etc/systemd/system/mqbroker@([^/]+)\.service\.d"),
     re.compile(r"/etc/systemd/system/[^/]+\.wants/mqbroker@([^/]+)\.service"),
 )
+# The root of a file system, as /var/lib/mq may be, has this folder; it belongs to no instance.
+MADE_BY_MKFS = "lost+found"
 # What roles write, as whole folders and one by one. Messages and logs are none of it.
 TREES = ("/etc/mq", "/etc/mq-firewall", "/etc/systemd/system/mqbroker@*.service.d")
 FILES = (
@@ -316,7 +318,7 @@ def traces(root: str = "") -> dict[str, list[str]]:
         pattern = trace.pattern.replace("[^/]+", "*").replace("(*)", "*").replace("\\.", ".")
         for path in sorted(glob.glob(root + pattern)):
             match = trace.fullmatch(path[len(root) :])
-            if match and (os.path.islink(path) or os.path.isdir(path)):
+            if match and match.group(1) != MADE_BY_MKFS and (os.path.islink(path) or os.path.isdir(path)):
                 found.setdefault(match.group(1), []).append(match.group())
     return found
 
