@@ -1,11 +1,11 @@
 """Traffic through the brokers of a rack, for tests that run outside of it: this runs inside, and is told when to stop.
 
-    {"queue": "orders", "producers": {"mq1": uri}, "consumers": {"mq2": uri}, "pause_s": 0.01,
+    {"queue": "orders", "producers": {"mq1": uri}, "consumers": {"mq2": uri}, "pause_s": 0.05,
      "backlog": {"queue": "old", "uri": uri, "count": 20000, "read_from": uri}}
 
-on the first line of standard input. It says `begun` when the backlog is there and clients are connected. With the next
-line it sends no more, waits until everything has come, reads the backlog where `read_from` leads, and says as JSON what
-was violated and counted.
+on the first line of standard input; without `pause_s` producers wait as long as those of any load. It says `begun` when
+the backlog is there and clients are connected. With the next line it sends no more, waits until everything has come,
+reads the backlog where `read_from` leads, and says as JSON what was violated and counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import mqbroker.client as mq
 from mqbroker.client import sync
 
-from tests.support.cluster_load import Load
+from tests.support.cluster_load import PAUSE_S, Load
 from tests.support.patience import PATIENCE_S
 
 BATCH = 1000
@@ -55,7 +55,7 @@ def main() -> None:
     said: dict[str, Any] = json.loads(sys.stdin.readline())
     backlog = said["backlog"]
     fill(backlog["uri"], backlog["queue"], backlog["count"])
-    load = Load(said["queue"], said["producers"], said["consumers"], said["pause_s"])
+    load = Load(said["queue"], said["producers"], said["consumers"], said.get("pause_s", PAUSE_S))
     try:
         load.begin()
         print("begun", flush=True)

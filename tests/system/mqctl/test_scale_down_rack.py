@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.rack_site import RACK, Rack, Site, site_on
-from tests.support.rack_traffic import OPTIONS, Traffic, uris
+from tests.support.rack_traffic import OPTIONS, Traffic, addresses, uris
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
+
+__all__ = ["OPTIONS", "Traffic", "addresses"]  # for the stories of other commands
 
 rack = Rack("scaledown")
 BACKLOG = 20_000
@@ -37,7 +39,6 @@ def traffic(site: Site) -> Iterator[Traffic]:
     uri = uris(site)
     said = {
         "queue": "orders",
-        "pause_s": 0.01,
         "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
         "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
         "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
