@@ -255,3 +255,31 @@ def test_two_at_once_are_refused_by_the_broker_and_by_the_folder(node: BrokerPro
     with folder.locked():
         assert transfer.copy(running, folder)[0].messages == 100
     session.close()
+
+
+def large_bodies(broker: BrokerProcess) -> list[bytes]:
+    """What is in the queue of large messages; it stays there."""
+    with sync.connect(uri(broker)) as client:
+        return sorted(bytes(message.body) for message in client.browse("large"))
+
+
+def test_large_messages_come_back_whole_to_their_node_and_to_another(
+    node: BrokerProcess, make_broker: Make, tmp_path: Path
+) -> None:
+    kept = str(tmp_path / "kept")
+    send(node, 100)
+    send_large(node, 2)
+    bodies = large_bodies(node)
+    assert [len(body) for body in bodies] == [LARGE_BYTES, LARGE_BYTES]
+    made = backup(node, "create", kept)
+    node.admin("queue-purge", name="large")
+    assert node.stop() == 0
+    other = make_broker(options=OPTIONS)
+    other.prepare()
+    for broker in (node, other):
+        receipt = json.loads(broker.command("backup", "restore", kept, made["id"], "--config", str(broker.config_file),
+                                            "--json"))  # fmt: skip
+        assert receipt["balances"]
+        broker.start()
+        assert large_bodies(broker) == bodies
+        assert broker.admin("queue-show", name="orders")["message_count"] == 100

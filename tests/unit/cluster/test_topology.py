@@ -202,21 +202,30 @@ def test_what_comes_back_of_an_earlier_process_that_started_as_often_is_no_news_
 
 
 @pytest.mark.parametrize(
-    "past",
-    [PAST, replace(PAST, version=Version(5, 9)), replace(PAST, version=Version(9, 4)), MemberGone(A, Version(9, 4))],
+    ("past", "kind"),
+    [
+        (PAST, TopologyChangeKind.OURS),
+        (replace(PAST, version=Version(5, 9)), TopologyChangeKind.OURS),
+        (replace(PAST, version=Version(9, 4)), TopologyChangeKind.BEHIND),
+        (MemberGone(A, Version(9, 4)), TopologyChangeKind.BEHIND),
+    ],
 )
-def test_what_was_said_of_us_and_is_newer_is_jumped_over(past: Member | MemberGone) -> None:
-    """Our journal was wiped, or is an old copy: it has counted fewer starts than there were."""
+def test_what_was_said_of_us_and_is_newer_is_jumped_over(past: Member | MemberGone, kind: TopologyChangeKind) -> None:
+    """Our journal was wiped, or is an old copy: it has counted fewer starts than there were, and that is told."""
     made = topology()
     change = made.hear(past)
     assert change is not None
     assert (change.kind, change.spread) == (
-        TopologyChangeKind.OURS,
+        kind,
         replace(OWN, version=Version(past.version.epoch + 1, 0)),
     )
     assert made.own == change.spread
     assert made.hear(past) is None
-    assert (made.claims, logged(change)) == ({}, None)
+    notice = logged(change)
+    assert (made.claims, None if notice is None else notice.event) == (
+        {},
+        "cluster-journal-is-behind" if kind is TopologyChangeKind.BEHIND else None,
+    )
 
 
 def test_several_earlier_processes_are_jumped_over() -> None:
@@ -231,7 +240,8 @@ def test_of_two_processes_that_live_one_tells_of_the_other_once_and_they_come_to
         heard = made.hear(other.own), other.hear(made.own)
         kinds += [change.kind for change in heard if change is not None]
     assert kinds.count(TopologyChangeKind.SPLIT_BRAIN) == 1
-    assert kinds.count(TopologyChangeKind.OURS) == 2 * t.JUMPS_MAX
+    jumps = kinds.count(TopologyChangeKind.OURS) + kinds.count(TopologyChangeKind.BEHIND)
+    assert jumps == 2 * t.JUMPS_MAX
     assert [*made.claims, *other.claims] in ([PAST.boot_id], [OWN.boot_id])
 
 
@@ -294,7 +304,7 @@ def test_jumps_and_counts_stay_in_their_term() -> None:
     own = replace(OWN, version=Version(5, 3, 2))
     made = Topology(own)
     assert made.hear(replace(PAST, version=Version(900, 0, 1))) is None
-    assert kind_of(made.hear(replace(PAST, version=Version(9, 4, 2)))) is TopologyChangeKind.OURS
+    assert kind_of(made.hear(replace(PAST, version=Version(9, 4, 2)))) is TopologyChangeKind.BEHIND
     assert made.own.version == Version(10, 0, 2)
     assert made.leave() == MemberGone(A, Version(10, 1, 2))
 

@@ -1,4 +1,4 @@
-"""A backup of a node that goes on: its files are held while somebody reads them (docs/adr/0002-journal.md)."""
+"""A backup of a node that goes on: its files are held while somebody reads them (docs/adr/0030-backup.md)."""
 
 from __future__ import annotations
 

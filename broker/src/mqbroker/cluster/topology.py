@@ -40,6 +40,7 @@ class TopologyChangeKind(enum.Enum):
     REFRESHED = "refreshed"  # it said the same again
     GONE = "gone"
     OURS = "ours"  # somebody said that we have left, or what was newer than what we say
+    BEHIND = "behind"  # somebody knows later starts of this node than our journal does
     PAST = "past"  # somebody does not know that it has left
     SPLIT_BRAIN = "split-brain"  # another process has our node id
     FULL = "full"
@@ -60,6 +61,11 @@ _LOGGED: Final = {
     TopologyChangeKind.RESTARTED: (Level.INFO, "cluster-member-restarted", ""),
     TopologyChangeKind.CHANGED: (Level.INFO, "cluster-member-changed", ""),
     TopologyChangeKind.GONE: (Level.INFO, "cluster-member-gone", ""),
+    TopologyChangeKind.BEHIND: (
+        Level.WARNING, "cluster-journal-is-behind",
+        "other nodes know later starts of this one than its journal does, which is an old copy or was wiped: what it "
+        "had accepted since is not there; what is accepted from now on is told apart by itself",
+    ),
     TopologyChangeKind.SPLIT_BRAIN: (
         Level.ERROR, "cluster-split-brain",
         f"another broker runs with the node id of this one: stop the one whose data was copied, run {NEW_ID} there and "
@@ -149,7 +155,8 @@ class Topology:
         before = version if is_said_of_us else replace(version, epoch=version.epoch + 1, counter=-1)
         LOOK.has_touched = True
         self.own = replace(own, version=before)
-        return TopologyChange(TopologyChangeKind.OURS, self.own, self.again())
+        kind = TopologyChangeKind.BEHIND if version.epoch > own.version.epoch else TopologyChangeKind.OURS
+        return TopologyChange(kind, self.own, self.again())
 
     def _count_jump(self, boot_id: str) -> bool:
         """What this process said is taken as past once more; False: too often."""

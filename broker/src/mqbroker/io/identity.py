@@ -179,6 +179,16 @@ def new(data_directory: Path, machine: str, *, even_if_original: bool = False) -
     return identity, aside
 
 
+def bound(node_id: str | None, data_directory: Path, machine: str) -> NodeIdentity:
+    """An identity for this place, of a node that has its id already, or (None) of a new one; nothing is written."""
+    return _made(str(uuid.uuid4()) if node_id is None else node_id, data_directory, machine)
+
+
+def write(data_directory: Path, found: NodeIdentity) -> None:
+    """Put it in the place of the one that is there. Raises ConfigFault."""
+    _write(data_directory, found)
+
+
 def has_journal(data_directory: Path) -> bool:
     """Whether there is anything in the journal."""
     try:

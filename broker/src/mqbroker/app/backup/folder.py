@@ -6,7 +6,7 @@
 
 A backup is there once its manifest is, and that comes last: after every file of it is on disk and was read as a start
 would read it. A file goes when no manifest names it, so no backup depends on another one. Files are read by their owner
-only, since messages are private. Methods raise ConfigFault. Source: docs/adr/0002-journal.md.
+only, since messages are private. Methods raise ConfigFault. Source: docs/adr/0030-backup.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 A file is `used_bytes` of what was read, and zeros up to `size_bytes`; `sha256` is of all of it. `queues` are there once
 the copy was read, `checksum` is of all the rest. Names are those below a data directory, and no others: a manifest that
-somebody changed writes nowhere else. Source: docs/adr/0002-journal.md.
+somebody changed writes nowhere else. Source: docs/adr/0030-backup.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""`mqbroker backup create|list|verify|prune|send|receive`: copies of the data of a broker that goes on.
+"""`mqbroker backup create|list|verify|prune|restore` and the halves of two of them: copies of the data of a broker.
 
-`create` copies into a folder of this machine; `send` and `receive` are its two halves where the folder is on
-another one (app/backup/transfer.py). What is in a folder is looked at and pruned where it is.
+`create` copies what a running broker has into a folder of this machine, `restore` gives it back to one that does not
+run. `send` and `receive`, `give` and `take` are their halves where the folder is on another machine
+(app/backup/transfer.py). What is in a folder is looked at and pruned where it is.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from mqbroker.app import asking, exits, source
 from mqbroker.app.backup import transfer
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.manifest import BackupManifest
+from mqbroker.app.backup.restoring import KeptBackup, RestoredDirectory
 from mqbroker.app.backup.running import RunningNode, Throttle
+from mqbroker.app.commands.identity import unused
 from mqbroker.base.errors import MqError
 from mqbroker.base.text import safe_json
+from mqbroker.config.options import defaults
 
 HOLD_MINUTES: Final = 60
 HOLD_MINUTES_MAX: Final = 7 * 24 * 60
@@ -36,8 +40,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     receive = actions.add_parser("receive", help="take into a folder what `send` sends")
     list_ = actions.add_parser("list", help="which backups are in a folder")
     verify = actions.add_parser("verify", help=f"read backups as a start would (exit code {exits.FAILED}: one is bad)")
+    restore = actions.add_parser("restore", help="give a backup to a broker that does not run")
+    give = actions.add_parser("give", help="the same, to `take` at the other end of standard input and output")
+    take = actions.add_parser("take", help="restore what `give` gives")
     prune = actions.add_parser("prune", help="delete all backups of each node but the newest")
-    for action in (create, receive, list_, verify, prune):
+    for action in (create, receive, list_, verify, prune, restore, give):
         action.add_argument("folder", type=Path, metavar="DIRECTORY", help="folder of backups")
     for action in (create, send):
         asking.add_arguments(action)
@@ -49,8 +56,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             help="the broker keeps its files for so long, then the backup fails (default: %(default)s)",
         )  # fmt: skip
     verify.add_argument("ids", nargs="*", metavar="ID", help="which backups (else all)")
+    for action in (restore, give):
+        action.add_argument("id", metavar="ID", help="which backup")
+    for action in (restore, take):
+        action.add_argument("--data-directory", type=Path, metavar="PATH", help="directory (else as the options say)")
+        action.add_argument(
+            "--keep-node-id", action="store_true",
+            help="the node that was backed up is gone for good, and this one is it from now on",
+        )  # fmt: skip
+        source.add_arguments(action)
     prune.add_argument("--keep", type=_kept, required=True, metavar="N", help="so many of each node stay")
-    for action in (create, receive, list_, verify, prune):
+    for action in (create, receive, list_, verify, prune, restore, take):
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -146,6 +162,49 @@ def _prune(args: argparse.Namespace) -> int:
     return exits.DONE
 
 
+def _restore(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    kept = KeptBackup(folder, folder.get(args.id))
+    with _restored(args) as target:
+        receipt, _ = transfer.copy(kept, target)
+    if args.json:
+        print(safe_json(json.dumps(receipt.document())))
+        return exits.DONE if receipt.balances else exits.FAILED
+    for row in receipt.queues:
+        said = "" if row["balances"] else ": THEY DIFFER"
+        source.say(f"queue {row['queue']}: {row['in_backup']} in the backup, {row['restored']} restored{said}")
+    print(f"restored {receipt.backup} as node {receipt.node_id}; put aside: {receipt.aside or 'nothing was there'}")
+    return exits.DONE if receipt.balances else exits.FAILED
+
+
+def _give(args: argparse.Namespace) -> int:
+    folder = BackupFolder(args.folder)
+    transfer.send(KeptBackup(folder, folder.get(args.id)), sys.stdout.buffer, sys.stdin.buffer)
+    return exits.DONE
+
+
+def _take(args: argparse.Namespace) -> int:
+    with _restored(args) as target:
+        receipt, _ = transfer.receive(target, sys.stdin.buffer, sys.stdout.buffer)
+    print(json.dumps({"result": receipt.document()}))
+    return exits.DONE if receipt.balances else exits.FAILED
+
+
+@contextlib.contextmanager
+def _restored(args: argparse.Namespace) -> Iterator[RestoredDirectory]:
+    options = defaults().journal
+    directory: Path | None = args.data_directory
+    if directory is None:
+        whole = source.options_of(args)
+        options, directory = whole.journal, Path(whole.node.data_directory)
+    with unused(directory):
+        target = RestoredDirectory(directory, options, keeps_node_id=args.keep_node_id)
+        try:
+            yield target
+        finally:
+            target.close()
+
+
 @contextlib.contextmanager
 def _running(args: argparse.Namespace) -> Iterator[RunningNode]:
     session = asking.LocalAdmin(args)
@@ -179,4 +238,5 @@ def _number(text: str, least: int, most: int) -> int:
 
 ACTIONS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "create": _create, "send": _send, "receive": _receive, "list": _list, "verify": _verify, "prune": _prune,
+    "restore": _restore, "give": _give, "take": _take,
 }  # fmt: skip

@@ -10,7 +10,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from mqbroker.app import exits, source
 from mqbroker.app.commands.identity import unused
+from mqbroker.app.importing import FiledBodies, put, written
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.text import safe_json
 from mqbroker.config.options import defaults
@@ -25,15 +26,13 @@ from mqbroker.config.slices import JournalOptions
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.queue.large import DIRECTORY, fault_of
 from mqbroker.core.store.exported_bodies import Read
-from mqbroker.core.store.journal_export import Importer, large_runs, rows_of
-from mqbroker.io import identity, placing
-from mqbroker.io.disk import Disk
+from mqbroker.core.store.journal_export import large_runs, rows_of
+from mqbroker.io import identity
 from mqbroker.io.files import MappedFiles
 from mqbroker.io.identity import NodeIdentity
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
 from mqbroker.io.journal_directory import fault_of as io_fault_of
 from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 
 IMPORTING_NAME = "journal.importing"
@@ -233,14 +232,16 @@ def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) 
     try:
         made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
         with _lines(args.file) as lines:
-            importer = _written(made, lines, FiledBodies(large))
+            numbered = enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX), b""), 1)
+            rows = (_row(number, line) for number, line in numbered)
+            importer = written(made, rows, FiledBodies(large))
         for file in place.glob(f"*{UNNAMED_SUFFIX}"):
             file.unlink()
         if large.exists():
             # Without a journal the files of another one are nobody's: a start would delete them.
             _clear(directory / DIRECTORY)
-            _put(large, directory / DIRECTORY)
-        _put(place, directory / identity.JOURNAL_NAME)
+            put(large, directory / DIRECTORY)
+        put(place, directory / identity.JOURNAL_NAME)
     finally:
         _clear(place, large)
     if args.json:
@@ -253,63 +254,6 @@ def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) 
 def _clear(*places: Path) -> None:
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _put(place: Path, where: Path) -> None:
-    """Give a folder and what is in it to the owner of the data directory, and its name; on disk when this returns."""
-    placing.give_path_to_owner(place)
-    for file in sorted(place.iterdir()):
-        placing.give_path_to_owner(file)
-    place.rename(where)
-    placing.sync_directory(where.parent)
-
-
-class FiledBodies:
-    """Bodies of large messages on their way into files."""
-
-    def __init__(self, path: Path) -> None:
-        self._directory = LargeDirectory(path)
-
-    def write(self, file: int, offset: int, data: bytes) -> None:
-        """As Bodies does."""
-        self._do(file, lambda: self._directory.write(file, offset, (data,)))
-
-    def finish(self, file: int) -> None:
-        """As Bodies does."""
-        self._do(file, lambda: self._directory.finish(file, sync=True))
-
-    def close(self) -> None:
-        """Nothing more comes."""
-        self._directory.close()
-
-    def _do(self, file: int, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except OSError as error:
-            raise io_fault_of(error, self._directory.path_of(file)) from None
-
-
-def _written(place: JournalDirectory, lines: BinaryIO, bodies: FiledBodies) -> Importer:
-    """All lines as a journal on disk."""
-    recovered = place.load()
-    journal = Journal(place.options, recovered)
-    importer = Importer(journal, bodies)
-    faults: list[StorageFault] = []
-    disk = Disk(place, recovered, lambda done: None, faults.append)
-    try:
-        for number, line in enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX), b""), 1):
-            append = importer.take(_row(number, line))
-            if append is not None:
-                disk.submit(append)
-        last = importer.finish()
-        if last is not None:
-            disk.submit(last)
-    finally:
-        bodies.close()
-        is_written = disk.close()
-    if faults or not is_written:
-        raise faults[0] if faults else StorageFault(str(place.path), -1, "the disk does not answer", "look at the disk")
-    return importer
 
 
 def _row(number: int, line: bytes) -> Any:

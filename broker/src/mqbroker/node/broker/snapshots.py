@@ -6,7 +6,7 @@ is deleted or used again: deletions of segments are kept back here, and files of
 The journal itself goes on meanwhile, and the reader copies of its last file what was written by then.
 
 Bounded: one at a time, for at most `HOLD_MS_MAX`, and no longer than the session that asked for it; it is let go as
-well where room on the disk gets scarce, and the reader is told so at its end. Source: docs/adr/0002-journal.md.
+well where room on the disk gets scarce, and the reader is told so at its end. Source: docs/adr/0030-backup.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,264 @@
+"""A backup back into a data directory in which no broker runs: beside what is there first, and then in its place.
+
+What was there is put aside and never overwritten. Everything is read as a start would read it before anything is moved,
+and once more in its place; the receipt says of each queue what the backup had and what is there now.
+
+**The same node** has its node id again, and its journal byte for byte, with one entry more: a start that nobody had,
+whose number and whose next message id are beyond all that the node can have given out since the backup. Others know
+later starts of it than the backup does, and ids that it would give out once more (docs/adr/0014-message-identity.md).
+
+**Another node**, whose directory has a node id of its own, gets the messages as an import does, under that id.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from mqbroker.app.backup import reading
+from mqbroker.app.backup.folder import BackupFolder, write_file
+from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, QueueContents
+from mqbroker.app.importing import FiledBodies, put, written
+from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.config.slices import JournalOptions
+from mqbroker.core.queue.large import DIRECTORY
+from mqbroker.core.store.journal_export import rows_of
+from mqbroker.io import identity, placing
+from mqbroker.io.disk import Disk
+from mqbroker.io.files import MappedFiles
+from mqbroker.io.identity import JOURNAL_NAME, NodeIdentity
+from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import BOOT_MAX, ID_MAX
+from mqbroker.journal.recovered import Recovered
+
+RESTORING: Final = "restoring"
+RECEIPT_NAME: Final = "restored.json"
+ASIDE: Final = "before-restore"
+ASIDE_MAX: Final = 1000
+# Far beyond what a node starts, or takes in, between a backup and its restore; and far from what can be counted.
+BOOT_JUMP: Final = 1 << 16
+ID_JUMP: Final = 1 << 40
+
+
+class KeptBackup:
+    """A backup in a folder, as a source."""
+
+    def __init__(self, folder: BackupFolder, manifest: BackupManifest) -> None:
+        self._folder = folder
+        self._manifest = manifest
+
+    def manifest(self) -> BackupManifest:
+        """As it is kept."""
+        return self._manifest
+
+    def content(self, file: CopiedFile) -> Iterator[bytes]:
+        """What is used of a file. Raises ConfigFault."""
+        path = self._folder.place(file)
+        try:
+            yield from reading.pieces(path, file.used_bytes)
+        except OSError as error:
+            raise ConfigFault(str(path), f"cannot be read: {error.strerror}") from None
+
+    def end(self) -> None:
+        """Nobody else writes to what is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReceipt:
+    """What became of a restore. `aside`: where is what was there before, nothing where there was nothing."""
+
+    backup: str
+    made: str
+    restored: str
+    from_node_id: str
+    node_id: str
+    aside: str | None
+    boot: int
+    next_id: int
+    queues: tuple[dict[str, Any], ...]
+
+    @property
+    def balances(self) -> bool:
+        """Whether each queue has what the backup had."""
+        return all(row["balances"] for row in self.queues)
+
+    def document(self) -> dict[str, Any]:
+        """As it is written."""
+        return {"schema": 1, **asdict(self), "queues": list(self.queues), "balances": self.balances}
+
+
+class RestoredDirectory:
+    """The target of a restore; the data directory is locked by whoever makes this. Methods raise ConfigFault or
+    StorageFault."""
+
+    def __init__(self, directory: Path, options: JournalOptions, *, keeps_node_id: bool) -> None:
+        self._directory = directory
+        # Whatever the options say of damage and of syncs: what is restored is whole, and on disk.
+        self._options = replace(options, journal_sync=True, journal_on_damage="stop")
+        self._keeps_node_id = keeps_node_id
+        self._place = directory / RESTORING
+
+    def close(self) -> None:
+        """Leave nothing of what is not in its place."""
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
+        """All files."""
+        if identity.load(self._directory) is not None and not self._keeps_node_id:
+            identity.check(self._directory, identity.machine_id())
+        shutil.rmtree(self._place, ignore_errors=True)
+        try:
+            for name in (JOURNAL_NAME, DIRECTORY):
+                placing.make_directory(self._place / name)
+        except OSError as error:
+            raise ConfigFault(str(self._place), f"cannot be made: {error.strerror}") from None
+        seen: dict[str, CopiedFile] = {}
+        for file in manifest.files:
+            seen.setdefault(file.sha256, file)
+        self._same = {sha256: [file for file in manifest.files if file.sha256 == sha256] for sha256 in seen}
+        return list(seen.values())
+
+    def take(self, file: CopiedFile, content: Iterable[bytes]) -> None:
+        """One file, and those that are like it."""
+        first, *others = self._same[file.sha256]
+        try:
+            write_file(self._place / first.name, file, content)
+            for other in others:
+                pieces = reading.pieces(self._place / first.name, file.used_bytes)
+                write_file(self._place / other.name, file, pieces)
+        except OSError as error:
+            raise ConfigFault(str(error.filename or self._place), f"cannot be written: {error.strerror}") from None
+
+    def finish(self, manifest: BackupManifest) -> RestoreReceipt:
+        """All is there: it takes the place of what was there."""
+        try:
+            before = reading.contents_of(reading.recovered_of(manifest, lambda file: self._place / file.name))
+            if manifest.queues is not None and before != manifest.queues:
+                raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
+            owner = self._owner(manifest)
+            if owner.node_id == manifest.node_id:
+                boot, next_id = self._jump(owner)
+            else:
+                boot, next_id = self._import(manifest, owner)
+            after = reading.contents_of(self._look(self._place, owner))
+            aside = self._swap(owner)
+        except OSError as error:
+            raise ConfigFault(str(error.filename or self._place), f"cannot be written: {error.strerror}") from None
+        receipt = RestoreReceipt(
+            manifest.id, manifest.made, datetime.now(UTC).isoformat(timespec="seconds"), manifest.node_id,
+            owner.node_id, None if aside is None else str(aside), boot, next_id, tuple(receipt_rows(before, after)),
+        )  # fmt: skip
+        placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
+        return receipt
+
+    def _is_same(self, manifest: BackupManifest) -> bool:
+        """Also where a restore was cut off, which had put the identity aside."""
+        asides = sorted(self._directory.glob(f"{ASIDE}-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        found = identity.load(self._directory) or (identity.load(asides[-1]) if asides else None)
+        return self._keeps_node_id or (found is not None and found.node_id == manifest.node_id)
+
+    def _owner(self, manifest: BackupManifest) -> NodeIdentity:
+        """Who the directory will be."""
+        machine = identity.machine_id()
+        if self._is_same(manifest):
+            return identity.bound(manifest.node_id, self._directory, machine)
+        found = identity.load(self._directory)
+        return found if found is not None else identity.bound(None, self._directory, machine)
+
+    def _journal(self, place: Path, owner: NodeIdentity) -> JournalDirectory:
+        return JournalDirectory(place / JOURNAL_NAME, owner.node_id_bytes, self._options, MappedFiles())
+
+    def _look(self, place: Path, owner: NodeIdentity) -> Recovered:
+        return self._journal(place, owner).look()
+
+    def _jump(self, owner: NodeIdentity) -> tuple[int, int]:
+        """One entry more: a start beyond all that there were. The queues that had consumers had them in it too, since
+        what these have seen may come again, and has to say so."""
+        place = self._journal(self._place, owner)
+        recovered = place.load()
+        boot, next_id = recovered.boot + BOOT_JUMP, recovered.next_id + ID_JUMP
+        if boot >= BOOT_MAX or next_id >= ID_MAX:
+            raise ConfigFault(str(self._directory), "was restored too often: its ids cannot be counted any further")
+        recovered.boot = boot - 1
+        journal = Journal(self._options, recovered)
+        for queue_id in () if recovered.was_clean else recovered.consumed:
+            journal.consumed(queue_id)
+        journal.reserve(next_id)
+        append = journal.take(sync=True)
+        assert append is not None
+        faults: list[StorageFault] = []
+        disk = Disk(place, recovered, lambda done: None, faults.append)
+        disk.submit(append)
+        if not disk.close() or faults:
+            raise faults[0] if faults else StorageFault(str(place.path), -1, "the disk does not answer", "look at it")
+        self._remove_unnamed()
+        return boot, next_id
+
+    def _import(self, manifest: BackupManifest, owner: NodeIdentity) -> tuple[int, int]:
+        """The messages under another node id: as an export and an import."""
+        theirs = self._place / "theirs"
+        theirs.mkdir(mode=0o700)
+        for name in (JOURNAL_NAME, DIRECTORY):
+            (self._place / name).rename(theirs / name)
+        found = reading.recovered_of(manifest, lambda file: theirs / file.name)
+        bodies = LargeDirectory(theirs / DIRECTORY)
+        importer = written(
+            self._journal(self._place, owner), rows_of(found, manifest.node_id, bodies.read),
+            FiledBodies(self._place / DIRECTORY),
+        )  # fmt: skip
+        assert importer.is_complete
+        self._remove_unnamed()
+        made = self._look(self._place, owner)
+        return made.boot, made.next_id
+
+    def _remove_unnamed(self) -> None:
+        for file in (self._place / JOURNAL_NAME).glob(f"*{UNNAMED_SUFFIX}"):
+            file.unlink()
+
+    def _swap(self, owner: NodeIdentity) -> Path | None:
+        """Put aside what is there, and the new in its place. The identity goes first and comes last: no broker starts
+        without it, so none starts with a part of one and a part of the other, or with nothing."""
+        directory = self._directory
+        there = [name for name in (identity.FILE_NAME, JOURNAL_NAME, DIRECTORY) if (directory / name).exists()]
+        aside = self._new_aside() if there else None
+        if aside is not None:
+            for name in there:
+                (directory / name).rename(aside / name)
+            placing.sync_directory(aside)
+            placing.sync_directory(directory)
+        for name in (DIRECTORY, JOURNAL_NAME):
+            if (self._place / name).exists():
+                put(self._place / name, directory / name)
+        identity.write(directory, owner)
+        return aside
+
+    def _new_aside(self) -> Path:
+        for number in range(1, ASIDE_MAX + 1):
+            aside = self._directory / f"{ASIDE}-{number}"
+            try:
+                aside.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            placing.give_path_to_owner(aside)
+            return aside
+        raise ConfigFault(str(self._directory), f"holds {ASIDE_MAX} directories that were put aside; remove some")
+
+
+def receipt_rows(before: tuple[QueueContents, ...], after: tuple[QueueContents, ...]) -> Iterator[dict[str, Any]]:
+    """Of each queue what the backup had, and what is there."""
+    had, has = ({queue.name: queue for queue in each} for each in (before, after))
+    for name in sorted(had.keys() | has.keys()):
+        in_backup, restored = had.get(name), has.get(name)
+        row = {
+            "queue": name, "in_backup": in_backup.messages if in_backup else 0,
+            "in_backup_digest": in_backup.digest if in_backup else None,
+            "restored": restored.messages if restored else 0, "restored_digest": restored.digest if restored else None,
+        }  # fmt: skip
+        yield row | {"balances": (row["in_backup_digest"]) == row["restored_digest"]}

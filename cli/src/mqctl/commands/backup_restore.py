@@ -1,0 +1,64 @@
+"""`mqctl backup restore`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl import backups, confirm
+from mqctl.asking import the_only_node
+from mqctl.backups import BackupFolderOptions, FolderArgument
+from mqctl.exits import Exit
+from mqctl.output import Column, Rows
+from mqctl.progress import counting
+from mqctl.world import World
+
+COLUMNS = (
+    Column("instance"),
+    Column("queue"),
+    Column("in_backup", is_number=True),
+    Column("restored", is_number=True),
+    Column("balances"),
+    Column("in_backup_digest", wide_only=True),
+    Column("restored_digest", wide_only=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(BackupFolderOptions):
+    """Which backup, and to which node."""
+
+    folder: FolderArgument
+    backup: Annotated[str, typer.Argument(help="The id of the backup, of `mqctl backup list`.")]
+    keep_node_id: Annotated[
+        bool,
+        typer.Option("--keep-node-id", help="The node of the backup is gone for good, and this one is it from now on."),
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+
+def run(world: World, options: Options) -> int:
+    """Give a backup to a node whose broker does not run; what it has is put aside. Shows a receipt: each queue.
+
+    The node of the backup goes on under its id, beyond all ids that it gave out since. Another node gets the messages
+    under its own. Exit code 3 if what is there is not what the backup had.
+    """
+    node = the_only_node(world, options, options.host)
+    confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
+    words = [*backups.instance_words(node), "--json", *(["--keep-node-id"] if options.keep_node_id else [])]
+    if options.on_hosts:
+        stream = backups.at(world, node, ["restore", options.folder, options.backup, *words])
+        receipt = backups.said(stream, may_fail=True)
+    else:
+        source = backups.here(["give", str(world.cwd / options.folder), options.backup])
+        with counting(world, f"bytes given to {node.name}", None) as advance:
+            receipt = backups.carried(source, backups.at(world, node, ["take", *words]), advance)
+    rows = Rows("mqctl.backup-restore/1", COLUMNS)
+    rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in receipt["queues"]]
+    rows.extra = {name: receipt[name] for name in ("backup", "made", "restored", "node_id", "from_node_id", "aside")}
+    rows.extra["balances"] = receipt["balances"]
+    backups.written(world, options, rows, ())
+    world.note(f"restored as node {receipt['node_id']}; put aside: {receipt['aside'] or 'nothing was there'}")
+    return Exit.DONE if receipt["balances"] else Exit.DEGRADED

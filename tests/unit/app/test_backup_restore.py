@@ -1,0 +1,220 @@
+"""A backup back in a data directory: what was there is put aside, and the node goes on beyond all that it had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mqbroker.app.backup import reading
+from mqbroker.app.backup.folder import BackupFolder
+from mqbroker.app.backup.manifest import BackupManifest, CopiedFile
+from mqbroker.app.backup.restoring import (
+    BOOT_JUMP,
+    ID_JUMP,
+    KeptBackup,
+    RestoredDirectory,
+    RestoreReceipt,
+    receipt_rows,
+)
+from mqbroker.app.backup.transfer import copy
+from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.config.options import defaults
+from mqbroker.core.paging.recorded_messages import delivered_at_least
+from mqbroker.core.queue.queue import QueueKind
+from mqbroker.io import identity
+from mqbroker.io.disk import Disk
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
+
+OPTIONS = replace(defaults().journal, journal_file_size_bytes=1 << 20)
+MACHINE = identity.machine_id()
+ORDERS = 1
+KIND = QueueKind(name="orders", address="orders")
+
+
+def place(directory: Path) -> JournalDirectory:
+    owner = identity.load(directory)
+    assert owner is not None
+    return JournalDirectory(directory / "journal", owner.node_id_bytes, OPTIONS)
+
+
+def write(directory: Path, first: int, count: int) -> None:
+    """A start, a queue with a consumer and so many messages; then the process is killed."""
+    journal_directory = place(directory)
+    recovered = journal_directory.load()
+    journal = Journal(OPTIONS, recovered)
+    journal.declare(ORDERS, KIND.encoded())
+    journal.consumed(ORDERS)
+    for number in range(first, first + count):
+        run = single(build_message(b"%d" % number, durable=True))
+        journal.store(number, 1, [ORDERS], run.block(0, 1))
+    faults: list[StorageFault] = []
+    disk = Disk(journal_directory, recovered, lambda done: None, faults.append)
+    append = journal.take(sync=True)
+    assert append is not None
+    disk.submit(append)
+    assert disk.close()
+    assert faults == []
+
+
+class StoppedNode:
+    """The source of a backup of a directory in which nothing runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def manifest(self) -> BackupManifest:
+        owner, found = identity.load(self._directory), place(self._directory).look()
+        assert owner is not None
+        files = []
+        for use in found.segments:
+            path = place(self._directory).path_of(use.number)
+            size_bytes = path.stat().st_size
+            name = f"journal/{path.name}"
+            files.append(CopiedFile(name, size_bytes, size_bytes, reading.checksum_of(path)))
+        made = "2026-11-27T10:15:00+00:00"
+        return BackupManifest(
+            "mq1-1", "mq1", owner.node_id, made, "1.0", found.boot, 0, found.last_position, tuple(files)
+        )
+
+    def content(self, file: CopiedFile) -> Iterator[bytes]:
+        return reading.pieces(self._directory / file.name, file.used_bytes)
+
+    def end(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    identity.init(tmp_path / "node", MACHINE)
+    write(tmp_path / "node", 1, 3)
+    return tmp_path / "node"
+
+
+@pytest.fixture
+def kept(node: Path, tmp_path: Path) -> KeptBackup:
+    folder = BackupFolder(tmp_path / "kept")
+    with folder.locked():
+        copy(StoppedNode(node), folder)
+    (found,) = folder.backups()
+    assert found.messages == 3
+    return KeptBackup(folder, found)
+
+
+def restore(kept: KeptBackup, directory: Path, *, keeps_node_id: bool = False) -> RestoreReceipt:
+    target = RestoredDirectory(directory, OPTIONS, keeps_node_id=keeps_node_id)
+    try:
+        receipt, _ = copy(kept, target)
+    finally:
+        target.close()
+    assert isinstance(receipt, RestoreReceipt)
+    return receipt
+
+
+def started(directory: Path) -> Recovered:
+    """What the next start finds, which has to be let in."""
+    identity.check(directory, MACHINE)
+    return place(directory).load()
+
+
+def node_id(directory: Path) -> str:
+    found = identity.load(directory)
+    assert found is not None
+    return found.node_id
+
+
+def test_the_same_node_goes_on_beyond_all_that_it_had(kept: KeptBackup, node: Path) -> None:
+    before = place(node).look()
+    write(node, 4, 5)
+    was = node_id(node)
+    receipt = restore(kept, node)
+    assert receipt.balances
+    assert [(row["in_backup"], row["restored"]) for row in receipt.queues] == [(3, 3)]
+    found = started(node)
+    assert node_id(node) == was == receipt.node_id == receipt.from_node_id
+    assert found.boot == receipt.boot == before.boot + BOOT_JUMP
+    assert found.next_id == receipt.next_id == before.next_id + ID_JUMP
+    assert delivered_at_least(found, ORDERS) == 1, "a consumer may have seen them"
+    assert receipt.aside is not None
+    assert sum(run.count for run in JournalDirectory(
+        Path(receipt.aside) / "journal", identity.bound(was, node, MACHINE).node_id_bytes, OPTIONS
+    ).look().runs) == 8  # fmt: skip
+    assert not (node / "restoring").exists()
+
+
+def test_again_and_again_nothing_is_overwritten(kept: KeptBackup, node: Path) -> None:
+    asides = {restore(kept, node).aside for _ in range(3)}
+    assert sorted(Path(str(aside)).name for aside in asides) == [f"before-restore-{number}" for number in (1, 2, 3)]
+    assert sum(run.count for run in started(node).runs) == 3
+
+
+def test_another_node_gets_the_messages_under_its_own_id(kept: KeptBackup, node: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    identity.init(other, MACHINE)
+    was = node_id(other)
+    receipt = restore(kept, other)
+    assert (receipt.node_id, receipt.from_node_id) == (was, node_id(node))
+    assert receipt.balances
+    assert sum(run.count for run in started(other).runs) == 3
+
+
+def test_a_directory_without_identity_gets_one_of_its_own_or_that_of_the_backup(
+    kept: KeptBackup, node: Path, tmp_path: Path
+) -> None:
+    for name, keeps_node_id in (("new", False), ("successor", True)):
+        directory = tmp_path / name
+        directory.mkdir()
+        receipt = restore(kept, directory, keeps_node_id=keeps_node_id)
+        assert receipt.aside is None
+        assert (node_id(directory) == node_id(node)) is keeps_node_id
+        assert sum(run.count for run in started(directory).runs) == 3
+
+
+def test_a_restore_that_was_cut_off_lets_no_broker_start_and_can_be_repeated(kept: KeptBackup, node: Path) -> None:
+    was = node_id(node)
+    aside = node / "before-restore-1"
+    aside.mkdir()
+    for name in ("identity.json", "journal"):
+        (node / name).rename(aside / name)
+    with pytest.raises(ConfigFault, match="has no identity"):
+        identity.check(node, MACHINE)
+    receipt = restore(kept, node)
+    assert receipt.node_id == was
+    assert receipt.boot > BOOT_JUMP
+    assert sum(run.count for run in started(node).runs) == 3
+
+
+def test_a_directory_that_was_copied_is_refused_unless_the_original_is_gone(kept: KeptBackup, node: Path) -> None:
+    owner = identity.load(node)
+    assert owner is not None
+    identity.write(node, replace(owner, machine_id="f" * 32))
+    before = place(node).look().last_position
+    with pytest.raises(identity.IdentityMismatch):
+        restore(kept, node)
+    assert place(node).look().last_position == before
+    assert restore(kept, node, keeps_node_id=True).balances
+    assert sum(run.count for run in started(node).runs) == 3
+
+
+def test_a_backup_that_was_changed_leaves_all_as_it_was(kept: KeptBackup, node: Path, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "kept" / "files").iterdir()
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    before = sorted(path.name for path in node.rglob("*"))
+    with pytest.raises(ConfigFault, match="changed while it was copied"):
+        restore(kept, node)
+    assert sorted(path.name for path in node.rglob("*")) == before
+
+
+def test_a_receipt_names_each_difference() -> None:
+    queue = reading.QueueContents
+    before = (queue("a", "a", 2, "2:3:5"), queue("b", "b", 1, "1:1:1"), queue("c", "c", 1, "1:1:1"))
+    after = (queue("a", "a", 2, "2:3:5"), queue("b", "b", 1, "1:2:4"), queue("d", "d", 1, "1:1:1"))
+    rows = list(receipt_rows(before, after))
+    assert [(row["queue"], row["balances"]) for row in rows] == [("a", True), ("b", False), ("c", False), ("d", False)]
