@@ -82,6 +82,7 @@ class Outcome:
     failed: int = 0
     took_s: float = 0.0
     computed_s: float = 0.0
+    machine_s: float = 0.0  # what all processes of the machine computed meanwhile, hosts and neighbours too
     complaints: list[str] = field(default_factory=list)
 
 
@@ -192,12 +193,12 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, wish.take)
     is_whole = arguments == ["test"]
-    environ, started_s = environment(os.environ, is_whole=is_whole), time.monotonic()
+    environ, started_s, busy_s = environment(os.environ, is_whole=is_whole), time.monotonic(), machine_busy_s()
     with ExitStack() as meanwhile:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
         outcomes = together(in_lanes(parts) if is_whole or arguments == ["check"] else [parts], environ, wish)
-    print(table((outcomes[part.name] for part in parts), time.monotonic() - started_s))
+    print(table((outcomes[part.name] for part in parts), time.monotonic() - started_s, machine_busy_s() - busy_s))
     return 1 if any(one.failed for one in outcomes.values()) else 0
 
 
@@ -314,7 +315,7 @@ def run(
 ) -> Outcome:
     """Run every command of the part, which says what it says into `sink` or to our own output."""
     outcome, wish, to = Outcome(part.name), wish or Wish(), sink or sys.stdout.buffer
-    started_s = time.monotonic()
+    started_s, busy_s = time.monotonic(), machine_busy_s()
     for number, command in enumerate(part.commands):
         report = RESULTS / f"{part.name.replace(' ', '-')}-{number}.xml"
         report.unlink(missing_ok=True)
@@ -332,6 +333,7 @@ def run(
         outcome.computed_s += computed_s
         count(outcome, complaint, report if is_pytest else None)
     outcome.took_s = time.monotonic() - started_s
+    outcome.machine_s = machine_busy_s() - busy_s
     return outcome
 
 
@@ -441,6 +443,12 @@ def computed(number: int) -> float:
     return sum(map(int, own_and_childrens)) / os.sysconf("SC_CLK_TCK")
 
 
+def machine_busy_s() -> float:
+    """Processor seconds that were spent on this machine since its start, by whomever. Source: /proc/stat of proc(5)."""
+    user, nice, system, _idle, _iowait, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """First ask, so that tests take down the hosts that they made, then insist."""
     for number in (signal.SIGINT, signal.SIGKILL):
@@ -476,16 +484,19 @@ def counted(report: Path) -> tuple[int, int]:
     return max(total - failed - skipped, 0), failed
 
 
-def table(outcomes: Iterable[Outcome], took_s: float | None = None) -> str:
-    """One line per part, then the closing line. What all took is less than their sum where some ran beside others."""
+def table(outcomes: Iterable[Outcome], took_s: float | None = None, machine_s: float | None = None) -> str:
+    """One line per part, then the closing line. What all took is less than their sum where some ran beside others;
+    under `machine` is what all processes computed meanwhile, on hosts too: in the last row, what everything cost."""
     rows = list(outcomes)
     width = max([len(one.name) for one in rows], default=0)
-    lines = ["", f"{'part':{width}}  {'seconds':>8}  {'CPU':>8}  {'passed':>6}  {'failed':>6}"]
+    lines = ["", f"{'part':{width}}  {'seconds':>8}  {'CPU':>8}  {'machine':>8}  {'passed':>6}  {'failed':>6}"]
     passed, failed = sum(one.passed for one in rows), sum(one.failed for one in rows)
     passing_s = sum(one.took_s for one in rows) if took_s is None else took_s
-    whole = Outcome("all", passed, failed, passing_s, sum(one.computed_s for one in rows))
+    all_s = sum(one.machine_s for one in rows) if machine_s is None else machine_s
+    whole = Outcome("all", passed, failed, passing_s, sum(one.computed_s for one in rows), all_s)
     lines += [
-        f"{one.name:{width}}  {one.took_s:8.1f}  {one.computed_s:8.1f}  {one.passed:6}  {one.failed:6}"
+        f"{one.name:{width}}  {one.took_s:8.1f}  {one.computed_s:8.1f}  {one.machine_s:8.1f}  "
+        f"{one.passed:6}  {one.failed:6}"
         for one in (*rows, whole)
     ]
     lines += [f"failed: {complaint}" for one in rows for complaint in one.complaints]

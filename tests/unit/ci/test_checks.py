@@ -72,6 +72,7 @@ def test_processor_time_is_told_of_all_that_a_part_waited_for(checks: ModuleType
     outcome = checks.run(checks.Part("busy", (python(parent), python("import time; time.sleep(0.3)"))), os.environ)
     assert outcome.passed == 2
     assert 0.75 < outcome.computed_s < outcome.took_s
+    assert outcome.machine_s > 0.75
 
 
 def test_a_missing_program_failed(checks: ModuleType, scratch: Path) -> None:
@@ -195,11 +196,14 @@ def test_what_check_leaves_out_is_in_the_test_of_everything(checks: ModuleType) 
 
 
 def test_the_last_line_is_the_sum(checks: ModuleType) -> None:
-    outcomes = [checks.Outcome("lint", 2, 0, 1.5, 2.0), checks.Outcome("rack", 9, 1, 60.0, 9.25, ["rack: exit code 1"])]
+    outcomes = [
+        checks.Outcome("lint", 2, 0, 1.5, 2.0, 2.5),
+        checks.Outcome("rack", 9, 1, 60.0, 9.25, 70.0, ["rack: exit code 1"]),
+    ]
     lines = checks.table(outcomes).splitlines()
     assert lines[-1] == "11 passed, 1 failed"
     assert lines[-2] == "failed: rack: exit code 1"
-    assert lines[-3].split() == ["all", "61.5", "11.2", "11", "1"]
+    assert lines[-3].split() == ["all", "61.5", "11.2", "72.5", "11", "1"]
 
 
 def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
