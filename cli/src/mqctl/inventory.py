@@ -10,11 +10,9 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.inventory import host_variables
-from mqbroker.config.variables import HostVariables
 
 from mqctl import ansible_cli
 from mqctl.declare import InventoryOptions
@@ -22,6 +20,9 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.opaque import is_open
 from mqctl.ssh.variables import Access, access_of
 from mqctl.world import World
+
+if TYPE_CHECKING:
+    from mqbroker.config.variables import HostVariables
 
 DEFAULT_FILE = "inventory.yml"
 DEFAULT_INSTANCES: list[dict[str, Any]] = [{"name": "default"}]
@@ -183,6 +184,9 @@ def ordered_hosts(listing: Mapping[str, Any]) -> list[str]:
 def variables_of(host: Host) -> HostVariables:
     """The typed variables of a host."""
     try:
+        # Only then: to import the models of all options takes as long as the rest of a command that asks brokers.
+        from mqbroker.config.inventory import host_variables
+
         return host_variables(host.variables)
     except ConfigFault as fault:
         raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None

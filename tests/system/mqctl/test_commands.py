@@ -22,6 +22,8 @@ from mqctl.output import Format, OutputShape
 from mqctl.world import real_world
 from rich.console import Console
 
+from tests.support.patience import PATIENCE_S
+
 VAULT = str(Path(sys.executable).parent / "ansible-vault")
 
 
@@ -229,3 +231,15 @@ def test_what_is_hardly_meant_is_a_warning_and_holds_up_nobody(place: Path, caps
     show_plan(world, plan, OutputShape(Format.JSON), Console(file=out))
     assert json.loads(out.getvalue())["doubts"] == [doubt]
     assert f"warning: {doubt['path']} {doubt['why']}\n" in capsys.readouterr().err
+
+
+def test_commands_that_ask_brokers_import_no_model_of_options() -> None:
+    """What these import takes as long as all the rest of a short command."""
+    code = "import sys, mqctl.main\nmqctl.main.make_app([(*sys.argv[1].split(),)])\nprint(*sys.modules)"
+    for words in ("status", "queue list", "address list", "send", "receive", "topology"):
+        said = subprocess.run(
+            [sys.executable, "-c", code, words], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        )
+        names = said.stdout.split()
+        assert "mqctl.inventory" in names
+        assert not {"pydantic", "mqbroker.config.variables"} & set(names), words
