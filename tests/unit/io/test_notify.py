@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mqbroker.io import notify
-from mqbroker.io.notify import Notifier, Watchdog
+from mqbroker.io.notify import Notifier, StopDelay, Watchdog
 
 from tests.support.broker_process import NotifySocket
 from tests.support.patience import PATIENCE_S
@@ -106,6 +106,22 @@ def test_the_watchdog_is_fed_only_while_healthy(told: NotifySocket, run: Callabl
         await asyncio.sleep(0.1)
         assert told.drain() == []
         watchdog.stop()
+        notifier.close()
+
+    run(scenario())
+
+
+def test_what_comes_behind_a_stop_that_waited_has_its_time_too(told: NotifySocket, run: Callable[[Any], Any]) -> None:
+    async def scenario() -> None:
+        notifier = Notifier({"NOTIFY_SOCKET": str(told.path)})
+        delay = StopDelay(asyncio.get_running_loop(), notifier)
+        delay.stop(600_000)
+        assert told.drain() == [], "nobody waits, so the unit's own time holds"
+        delay.start()
+        told.forget()
+        delay.stop(600_000)
+        delay.stop()
+        assert told.drain() == ["EXTEND_TIMEOUT_USEC=660000000"]
         notifier.close()
 
     run(scenario())

@@ -312,3 +312,62 @@ def test_no_messages_go_to_a_node_that_is_cordoned(world: World) -> None:
     says("mq1", **{"scale-down-show": drain(state="cordoned")})
     with pytest.raises(CommandError, match=r"mq1 is cordoned \(mqctl undrain mq1\)"):
         drain_command.run(world, options())
+
+
+def test_a_release_that_knows_no_cordon_is_told_of_with_the_way_out(world: World) -> None:
+    says("mq3", refuses=["default"], refusal={"condition": "amqp:not-found", "description": "unknown operation"})
+    with pytest.raises(
+        CommandError, match=r"mq3: its release cannot keep messages .*; mqctl rollout first, or .*--move"
+    ):
+        drain_command.run(world, keeping())
+
+
+# -- some of its brokers do not answer --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_of_two(world: World, tmp_path: Path) -> None:
+    """mq3 has two instances, of which the second one says nothing, and is stopped."""
+    (tmp_path / "inventory.yml").write_text(INVENTORY.replace(
+        "192.0.2.3", "192.0.2.3, mq_instances: [{name: default}, {name: second, port_offset: 100}]"
+    ))  # fmt: skip
+    says("mq3", silent=["second"])
+    (tmp_path / "mq3" / "unit").write_text("inactive\n")
+
+
+@pytest.mark.usefixtures("one_of_two")
+@pytest.mark.parametrize("move", [False, True])
+def test_those_that_answer_drain_and_the_others_are_named(world: World, *, move: bool) -> None:
+    assert drain_command.run(world, options(move=move, wait=True)) == Exit.DEGRADED
+    assert ("scale-down" if move else "cordon") in done("asked")
+    assert [row["instance"] for row in rows(world)] == ["default"]
+    assert "mq3/second stays as it is: " in said(world)
+    assert "once it answers: mqctl drain mq3" in said(world)
+    assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
+
+
+@pytest.mark.usefixtures("one_of_two")
+def test_those_that_answer_serve_again_and_the_others_are_named(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
+    assert undrain_command.run(world, undrain_command.Options(host="mq3", yes=True)) == Exit.DEGRADED
+    assert "uncordon" in done("asked")
+    assert "mq3/second stays as it is: " in said(world)
+    assert "once it answers: mqctl undrain mq3" in said(world)
+
+
+@pytest.mark.usefixtures("one_of_two")
+def test_where_none_answers_nothing_is_done(world: World) -> None:
+    says("mq3", silent=["default", "second"])
+    with pytest.raises(CommandError, match="the connection broke"):
+        drain_command.run(world, keeping())
+    with pytest.raises(CommandError, match="the connection broke"):
+        undrain_command.run(world, undrain_command.Options(host="mq3", yes=True))
+    assert noted(world) == {}
+
+
+@pytest.mark.usefixtures("one_of_two")
+def test_a_scale_down_is_taken_back_as_a_whole_or_not_at_all(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq1")})
+    with pytest.raises(CommandError, match="the connection broke"):
+        scale_down.run(world, scale_down.Options(hosts=["mq3"], yes=True, cancel=True))
+    assert "scale-down-cancel" not in done("asked")

@@ -65,6 +65,8 @@ if sys.argv[1] == "journal":
     if not (place / "mq" / instance / "identity.json").exists():
         sys.exit("mqbroker journal: the lock can't be opened: No such file or directory")
     print(json.dumps({{"queues": said["journal"]}}))
+elif instance in said.get("silent", ()):
+    sys.exit("mqbroker admin: nobody listens")
 else:
     for line in sys.stdin:
         row = json.loads(line)
@@ -72,7 +74,8 @@ else:
             log.write(row["op"] + "\\n")
         begins = row["op"] in ("scale-down", "cordon") and not row["args"].get("dry_run")
         if begins and instance in said.get("refuses", ()):
-            print(json.dumps({{"id": row["id"], "error": {{"description": "no room"}}}}), flush=True)
+            refusal = said.get("refusal", {{"description": "no room"}})
+            print(json.dumps({{"id": row["id"], "error": refusal}}), flush=True)
             continue
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
         if row["op"] == "scale-down" and "then" in said and not row["args"].get("dry_run"):

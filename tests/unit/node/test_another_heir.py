@@ -117,3 +117,28 @@ def test_a_scale_down_that_is_on_cannot_begin() -> None:
     a.admin("scale-down", node="b")
     with pytest.raises(Bug, match="before that is over"):
         a.broker.store.remotes.scale_down.begin("cluster", c.broker.node_id, is_forced=False)
+
+
+def test_force_on_one_that_is_being_called_off_is_answered_when_it_is_on_disk() -> None:
+    cluster, (a, b) = cluster_of()
+    filled(a, COUNT, cluster)
+    cluster.on_sent = lambda _: cluster.hold_up("a", "b") if COUNT // 3 < count_at(b) < COUNT else None
+    a.admin("scale-down", node="b")
+    cluster.wait(1_500)
+    cluster.on_sent = lambda _: None
+    a.admin("scale-down-cancel")
+    b.crash()
+    for pipe in cluster.between("a", "b"):
+        cluster.cut(pipe)
+    cluster.wait(100)
+    assert a.admin("scale-down-show")["state"] == "ends"
+    a.is_disk_held = True
+    request = a.ask("scale-down-cancel", force=True)
+    cluster.run()
+    assert request not in a.replies
+    a.is_disk_held = False
+    cluster.run()
+    assert request in a.replies
+    a.crash()
+    start(a, cluster)
+    assert (a.admin("scale-down-show")["state"], a.admin("drain-show")["drains"]) == ("none", [])

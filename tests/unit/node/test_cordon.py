@@ -260,6 +260,27 @@ def test_consumers_elsewhere_still_pull_what_it_kept() -> None:
     assert (count_at(a), shown(a)["state"]) == (0, "cordoned")
 
 
+def test_beside_a_scale_down_a_cordon_is_dropped_at_the_start() -> None:
+    """As where a release that knows no cordon has begun it: called off later, the node serves."""
+    cluster, a, _ = that_say_where()
+    filled(a, 5, cluster)
+    cluster.hold_up("a", "b")
+    a.admin("scale-down", node="b")
+    a.broker.store.remotes.cordon.begin()
+    a.admin("queue-create", name="other")
+    a.crash()
+    cluster.let_through("a", "b")
+    a.start()
+    cluster.wait(3_000)
+    a.admin("scale-down-cancel")
+    cluster.wait(3_000)
+    assert (shown(a)["state"], a.connect("client").is_closed) == ("none", False)
+    a.crash()
+    a.start()
+    cluster.wait(1_000)
+    assert (shown(a)["state"], a.connect("later").is_closed) == ("none", False)
+
+
 def test_a_record_that_cannot_be_read_ends_the_start() -> None:
     cluster, a, _ = pair()
     a.broker.store.journal.duplicates.add(NAME, NUMBER, b"{}", NUMBER)

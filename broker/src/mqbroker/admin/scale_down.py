@@ -75,8 +75,10 @@ def cancel(broker: Broker, request: AdminRequest) -> None:
     if not broker.store.remotes.scale_down.is_on:
         raise Refused(REFUSED, f"{request.operation}: this node does not scale down")
     decisions, was_ending = broker.store.decisions, broker.store.remotes.scale_down.is_ending
+    before = [(queue, queue.kind) for queue in broker.scaling_down.queues()]
     broker.scaling_down.call_off(is_forced=request.arguments["force"])
-    (decisions.wait_for_earlier if was_ending else decisions.wait)(show_to, broker, request.id)
+    is_said = was_ending and all(queue.kind is kind for queue, kind in before)
+    (decisions.wait_for_earlier if is_said else decisions.wait)(show_to, broker, request.id)
 
 
 # -- what hinders ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 EXTEND_US = 60_000_000
 EXTEND_EVERY_S = 15.0
+US_PER_MS = 1_000
 
 
 class Notifier:
@@ -65,9 +66,9 @@ class Notifier:
             done.set()
             thread.join()
 
-    def extend(self) -> None:
+    def extend(self, extend_us: int = EXTEND_US) -> None:
         """What is under way, a start or a stop, goes on for a while."""
-        self.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")
+        self.send(f"EXTEND_TIMEOUT_USEC={extend_us}")
 
     def _ask_for_time(self, done: threading.Event) -> None:
         while True:
@@ -97,9 +98,13 @@ class StopDelay:
         self._notifier.extend()
         self._timer = self._loop.call_later(EXTEND_EVERY_S, self._go_on)
 
-    def stop(self) -> None:
+    def stop(self, rest_ms: int = 0) -> None:
+        """`rest_ms`: what comes behind it may take so long, and is asked for once more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+            if rest_ms:
+                self._notifier.extend(rest_ms * US_PER_MS + EXTEND_US)
 
 
 class Watchdog:

@@ -207,7 +207,7 @@ class Server:
         if self._is_ending:
             return
         self._is_stopping = self._is_ending = True
-        self._delay.stop()
+        self._delay.stop(self._options.node.stop_timeout_ms)
         self._notifier.stopping("stopping")
         for acceptor in self._acceptors:
             acceptor.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,11 +14,12 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.gate import gate
 from mqctl.inventory_faults import checked
+from mqctl.nodes import Node
 from mqctl.operation import OperationScope, Resume, holding, numbers, require_free
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import begin, cordon, hindrances, require_answers, show_plan
+from mqctl.scaledown.beginning import answering, begin, cordon, hindrances, require_answers, show_plan
 from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook, look_at
@@ -61,7 +63,9 @@ def run(world: World, options: Options) -> int:
     drained with --move leaves the cluster by `mqctl scale-down --resume`. `mqctl scale-down HOST --show` says how far
     it is.
 
-    Exit code 1 if it was refused, 4 if the time of --wait was up first.
+    Where some of its brokers do not answer the others drain, if nobody is served by those alone (--force).
+
+    Exit code 1 if it was refused, 3 if some did not answer, 4 if the time of --wait was up first.
     """
     if options.to and not options.move:
         raise UsageError("--to says where messages go, and without --move they stay")
@@ -71,17 +75,18 @@ def run(world: World, options: Options) -> int:
         scope = OperationScope(seen=numbers(world, cluster))
         if not options.resume:
             require_free(world, cluster)
-        found = look_at(world, leaver.nodes)
-        require_answers(found)
+        found = answering(world, look_at(world, leaver.nodes), leaver.command)
         moves = options.move or all(one.state in LEAVES for one in found)
         plan = _agreed(world, options, leaver, found) if moves else None
         kept = [] if moves else _agreed_to_keep(world, options, leaver, found)
     with holding(world, cluster, leaver.command, is_resumed=options.resume, scope=scope) as operation:
         begin(world, leaver, plan, operation)
         cordon(world, leaver, kept, operation)
+        nodes = [one.node for one in found]
         if options.wait:
-            _follow(world, options, leaver, MOVED if moves else CORDONED)
-    return _tell(world, options, leaver)
+            _follow(world, options, leaver, nodes, MOVED if moves else CORDONED)
+    _tell(world, options, leaver, nodes)
+    return Exit.DONE if len(nodes) == len(leaver.nodes) else Exit.DEGRADED
 
 
 def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> list[NodeLook]:
@@ -130,17 +135,17 @@ def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook
     return plan
 
 
-def _follow(world: World, options: Options, leaver: Leaver, wanted: str) -> None:
+def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node], wanted: str) -> None:
     """The drain is at the brokers: where nobody looks any more it goes on, so nothing stays held for it."""
     try:
-        DrainFollower(world, leaver.nodes, options.json).until(wanted, options.timeout)
+        DrainFollower(world, nodes, options.json).until(wanted, options.timeout)
     except KeyboardInterrupt:
         world.note(f"interrupted: the brokers go on; {leaver.ways}")
         raise
 
 
-def _tell(world: World, options: Options, leaver: Leaver) -> int:
-    found = look_at(world, leaver.nodes)
+def _tell(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node]) -> None:
+    found = look_at(world, nodes)
     require_answers(found)
     rows = [
         {"host": one.node.host, "instance": one.node.instance, "state": one.state, "to": one.drain.get("node"),
@@ -155,4 +160,3 @@ def _tell(world: World, options: Options, leaver: Leaver) -> int:
     else:
         how_far = f"drains; mqctl scale-down {leaver.host.name} --show says how far it is"
     world.note(f"{leaver.host.name} {how_far}; mqctl undrain {leaver.host.name} has it serve again")
-    return Exit.DONE

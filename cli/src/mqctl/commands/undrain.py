@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from mqctl.declare import InventoryOptions
-from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
 from mqctl.scaledown.beginning import TakeBack, take_back
 from mqctl.scaledown.leaver import Leaver
@@ -32,10 +31,11 @@ class Options(InventoryOptions):
 def run(world: World, options: Options) -> int:
     """Have a host serve again that was drained: clients are let in, and what is still there stays.
 
-    What `mqctl drain --move` has moved stays where it is. Exit code 4 if the time of --wait was up first.
+    What `mqctl drain --move` has moved stays where it is. Where some of its brokers do not answer the others serve.
+
+    Exit code 3 if some did not answer, 4 if the time of --wait was up first.
     """
     cluster = checked(world, options)
     leaver = Leaver(cluster, cluster.host(options.host), verb="drain")
     how = TakeBack(options.timeout, options.wait, is_forced=options.force, is_sure=options.yes)
-    take_back(world, leaver, how)
-    return Exit.DONE
+    return take_back(world, leaver, how)

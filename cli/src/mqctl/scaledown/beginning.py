@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mqctl import confirm
-from mqctl.admin import AdminClient
+from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
+from mqctl.exits import Exit
 from mqctl.gate import gate
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster, OperationScope, holding, is_held_by, numbers
@@ -15,7 +16,7 @@ from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown import archive
 from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
 from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import CORDONED, RESTS, SERVES, NodeLook, look_at
+from mqctl.scaledown.looks import CORDONED, NOT_FOUND, RESTS, SERVES, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
 from mqctl.world import World
 
@@ -41,6 +42,18 @@ def require_answers(found: Sequence[NodeLook]) -> None:
     faults = [one.fault for one in found if one.fault]
     if faults:
         raise CommandError("; ".join(faults), "mqctl status")
+
+
+def answering(world: World, found: Sequence[NodeLook], then: str) -> list[NodeLook]:
+    """Those that have said something; the others are told of, and that they stay as they are until `then`. Raises
+    CommandError where none has."""
+    heard = [one for one in found if not one.fault]
+    if not heard:
+        require_answers(found)
+    for one in found:
+        if one.fault:
+            world.note(f"{one.name} stays as it is: {one.fault}; once it answers: {then}")
+    return heard
 
 
 def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
@@ -93,8 +106,17 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
 
 def cordon(world: World, leaver: Leaver, found: Sequence[NodeLook], operation: HeldCluster) -> None:
     """Have those of these let no client in that do, as `begin`; what they have stays."""
-    nodes = [one.node for one in found if one.state == SERVES]
-    _ask_each(world, leaver, nodes, lambda session, _: session.call("cordon"), operation)
+
+    def ask(session: AdminClient, node: Node) -> None:
+        try:
+            session.call("cordon")
+        except AdminError as error:
+            if error.condition != NOT_FOUND:
+                raise
+            why = "its release cannot keep messages and let no client in; mqctl rollout first, or drain with --move"
+            raise CommandError(f"{node.name}: {why}") from None
+
+    _ask_each(world, leaver, [one.node for one in found if one.state == SERVES], ask, operation)
 
 
 def _ask_each(
@@ -117,12 +139,21 @@ def _ask_each(
     operation.stays = before
 
 
-def take_back(world: World, leaver: Leaver, how: TakeBack) -> None:
+def take_back(world: World, leaver: Leaver, how: TakeBack) -> Exit:
     """Have the host serve again what it still has; what has moved stays where it is. A cordon is taken back by
-    `undrain` alone."""
+    `undrain` alone, which also has those serve again that answer where others do not: nothing is held for them."""
     scope = OperationScope(seen=numbers(world, leaver.cluster))
     found = look_at(world, leaver.nodes)
-    require_answers(found)
+    if leaver.verb == "drain":
+        heard = answering(world, found, f"mqctl undrain {leaver.host.name}")
+    else:
+        require_answers(found)
+        heard = found
+    _serve_again(world, leaver, how, heard, scope)
+    return Exit.DONE if len(heard) == len(found) else Exit.DEGRADED
+
+
+def _serve_again(world: World, leaver: Leaver, how: TakeBack, found: Sequence[NodeLook], scope: OperationScope) -> None:
     cordoned = {one.name for one in found if one.state == CORDONED} if leaver.verb == "drain" else set()
     nodes = [one.node for one in found if one.state not in RESTS or one.name in cordoned]
     moving = [one for one in nodes if one.name not in cordoned]

@@ -63,7 +63,9 @@ class Cordoning:
         return self._broker.store.remotes.cordon
 
     def restored(self) -> None:
-        """A start: it is cordoned as before."""
+        """A start: it is cordoned as before. A release that knows no cordon may have begun a scale-down beside it."""
+        if self.record.is_on and self._broker.store.remotes.scale_down.is_on:
+            self.record.end()
         if self.record.is_on:
             self._doors.cordon()
             self._tell(self._broker.node_id)
