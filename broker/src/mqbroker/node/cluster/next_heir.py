@@ -76,8 +76,8 @@ class NextHeir:
         remotes = self._broker.store.remotes
         cargo = (queue for queue in remotes.queues_of(remotes.scale_down.target) if DuplicateCargo.is_of(queue))
         tallies = remotes.scale_down.tallies.values()
-        moved = sum(tally.went_count + tally.consumed + tally.volatile_went for tally in tallies)
-        return moved + sum(queue.acknowledged_total for queue in cargo)
+        went = sum(tally.went_count + tally.consumed + tally.volatile_went for tally in tallies)
+        return went + sum(queue.acknowledged_total for queue in cargo)
 
     @property
     def _is_given_up(self) -> bool:
