@@ -122,6 +122,7 @@ STORIES = (
             "scale_down_rack",
             "scale_down_several_rack",
             "killed_rollout_rack",
+            "upgrade_rack",
             "lost_host_rack",
             "operator_rack",
             "cut_off_rack",
