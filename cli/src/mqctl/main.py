@@ -75,6 +75,7 @@ COMMANDS = {
     ("cluster", "forget"): "cluster_forget",
     ("events",): "events",
     ("logs",): "logs",
+    ("support-bundle",): "support_bundle",
     ("config", "show"): "config_show",
     ("config", "reload"): "config_reload",
     ("backup", "create"): "backup_create",
