@@ -114,23 +114,12 @@ def pytest(*arguments: str) -> Command:
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
 ON_HOSTS = "tests/system/mqctl/test_rack.py"
 # Long stories on hosts, each of one thing that seldom changes.
+STORY_NAMES = (
+    "scale_rack", "scale_down_rack", "scale_down_several_rack", "killed_rollout_rack", "upgrade_rack",
+    "lost_host_rack", "operator_rack", "cut_off_rack", "rack_tls", "rack_firewall", "noop_rack",
+)  # fmt: skip
 STORIES = (
-    *(
-        f"tests/system/mqctl/test_{name}.py"
-        for name in (
-            "scale_rack",
-            "scale_down_rack",
-            "scale_down_several_rack",
-            "killed_rollout_rack",
-            "upgrade_rack",
-            "lost_host_rack",
-            "operator_rack",
-            "cut_off_rack",
-            "rack_tls",
-            "rack_firewall",
-            "noop_rack",
-        )
-    ),
+    *(f"tests/system/mqctl/test_{name}.py" for name in STORY_NAMES),
     "tests/system/preflight/test_multicast_rack.py",
 )
 CHAOS_OF_DAY = "tests/system/mqctl/test_chaos_rack.py"
@@ -172,6 +161,7 @@ PARTS = (
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=RACKS),
     Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True, lane=HOSTS),
     Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
+    Part("molecule scale_down", ((str(ROOT / "molecule" / "run"), "scale_down"),), is_extra=True, lane=HOSTS),
     Part("stories on hosts", (pytest(*STORIES),), is_extra=True, lane=HOSTS, silence_s_max=3600),
     Part("chaos of the day", (pytest(CHAOS_OF_DAY),), is_extra=True, lane=HOSTS),
     Part("whole chaos", (pytest(WHOLE_CHAOS),), is_extra=True, lane=HOSTS),

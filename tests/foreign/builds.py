@@ -174,9 +174,12 @@ GO_AMQP = Recipe("go_amqp", {"go": "golang-go"}, _make_go_amqp, _go_amqp_command
 
 
 def main() -> int:
-    """Build what is not built yet; those that cannot be are named."""
+    """Build what is not built yet, all or those that are named; those that cannot be are named."""
     code = 0
+    wanted = sys.argv[1:]
     for recipe in (JMS, RHEA, GO_AMQP):
+        if wanted and recipe.name not in wanted:
+            continue
         try:
             built(recipe)
         except BuildFailed as failed:

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.foreign.builds import GO_AMQP, JMS, RHEA, BuildFailed, Recipe, built, install
-from tests.foreign.client import PYTHON, ProtonClient
+from tests.foreign import debian
+from tests.foreign.builds import GO_AMQP, JMS, RHEA, BuildFailed, Recipe, built
+from tests.foreign.client import ProtonClient
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess, brokers_in
 from tests.support.patience import PATIENCE_S
 
-PACKAGES = {
-    "python3-qpid-proton": "import proton, proton.reactor",
-    "libsasl2-modules": "import ctypes, glob; ctypes.CDLL('libsasl2.so.2'); glob.glob('/usr/lib/*/sasl2/libscram*')[0]",
-}
-
-
-def missing_packages() -> list[str]:
-    """Packages whose contents the system's Python does not find."""
-    return [
-        name
-        for name, probe in PACKAGES.items()
-        if subprocess.run([PYTHON, "-c", probe], capture_output=True, timeout=60, check=False).returncode != 0
-    ]
-
 
 @pytest.fixture(scope="session", autouse=True)
 def debian_packages() -> None:
     """What the clients are made of. Installed here as root on Debian, else the missing ones are named."""
-    missing = missing_packages()
-    if missing:
-        install(missing)
-        missing = missing_packages()
-    if missing:
-        pytest.fail(f"the tests with foreign clients need the Debian packages {', '.join(missing)}: apt install them")
+    if missing := debian.lacking():
+        pytest.fail(debian.told(missing))
 
 
 def _built(recipe: Recipe) -> list[str]:

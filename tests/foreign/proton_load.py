@@ -1,9 +1,10 @@
 """Producers and consumers under load that live through crashes of their broker and note every fact. System Python.
 
-    proton_load.py '{"role": "produce", "facts": "/tmp/facts", "port": 5672, ...}'
+    proton_load.py '{"role": "produce", "facts": "/tmp/facts", "urls": ["amqp://127.0.0.1:5672"], ...}'
 
-Reconnects by Proton's own means. Ends when stdin ends: a producer after the outcomes of what is in flight, a consumer
-at once. Facts are JSON rows [time, kind, ...], times of the monotonic clock, which all processes of a host share.
+Reconnects by Proton's own means, to the next of the brokers. Ends when stdin ends: a producer after the outcomes of
+what is in flight, a consumer at once. A producer that is told `pause_s` waits so long between two messages. Facts are
+JSON rows [time, kind, ...], times of the monotonic clock, which all processes of a host share.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from proton import Delivery, Handler, Link, Message, Url
+from proton import Delivery, Handler, Link, Message
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -51,9 +52,8 @@ class Load(Handler):
         options = self.options
         self.container.selectable(self.bell)
         self.connection = self.container.connect(
-            Url(f"amqp://127.0.0.1:{options['port']}"), user=options["user"], password=options["password"],
-            reconnect=[0.1] * 10_000,
-        )  # fmt: skip
+            urls=options["urls"], user=options["user"], password=options["password"], reconnect=[0.1] * 10_000
+        )
         session = self.connection.session()
         session.open()
         self.link = self.attach(session)
@@ -84,6 +84,7 @@ class Producer(Load):
         super().__init__(options)
         self.number = 0
         self.waiting: dict = {}
+        self.is_pausing = False
 
     def attach(self, session):
         link = session.sender(self.options["name"])
@@ -97,7 +98,7 @@ class Producer(Load):
     def fill(self) -> None:
         options = self.options
         while self.link.credit > 0 and len(self.waiting) < options["in_flight"] and not self.is_ending:
-            if self.number >= options["count_max"]:
+            if self.is_pausing or self.number >= options["count_max"]:
                 return
             self.number += 1
             message_id = f"{options['name']}-{self.number}"
@@ -107,6 +108,13 @@ class Producer(Load):
             self.link.stream(Message(body=body_of(message_id, size), durable=True).encode())
             self.link.advance()
             self.waiting[message_id] = delivery
+            if pause_s := options.get("pause_s"):
+                self.is_pausing = True
+                self.container.schedule(pause_s, self)
+
+    def on_timer_task(self, event) -> None:
+        self.is_pausing = False
+        self.fill()
 
     def on_delivery(self, event) -> None:
         delivery = event.delivery

@@ -5,10 +5,7 @@ Proton's own reconnect brings the clients back. The facts that the clients noted
 
 from __future__ import annotations
 
-import base64
-import json
 import random
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,94 +13,32 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.client import FOLDER, PYTHON
 from tests.foreign.conftest import depth
+from tests.foreign.proton_stage import QUEUE, Login, ProtonLoad
 from tests.support.broker_process import BrokerProcess
-from tests.support.checker import History, Sent
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
 SEED = 20_260_101
-QUEUE = "orders"
 IN_FLIGHT = 1000
 
 
-class Load:
-    """The processes of one test and their facts."""
-
-    def __init__(self, folder: Path, broker: BrokerProcess) -> None:
-        self._folder = folder
-        self._broker = broker
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, role: str, name: str, **options: Any) -> None:
-        broker = self._broker
-        given = {
-            "role": role, "name": name, "queue": QUEUE, "port": broker.port, "user": broker.user,
-            "password": broker.password, "facts": str(self._folder / f"{name}.facts"), **options,
-        }  # fmt: skip
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [PYTHON, str(FOLDER / "proton_load.py"), json.dumps(given)], stdin=subprocess.PIPE, stderr=log
-            )
-
-    def end(self, *names: str) -> None:
-        for name in names:
-            stdin = self.processes[name].stdin
-            assert stdin is not None
-            stdin.close()
-        for name in names:
-            code = self.processes[name].wait(40)
-            assert code == 0, (self._folder / f"{name}.log").read_text()
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-    def facts(self) -> list[tuple[str, list[Any]]]:
-        """(process, [time, kind, ...]) of all processes in the order of time."""
-        rows = [
-            (name, json.loads(line))
-            for name in self.processes
-            for line in (self._folder / f"{name}.facts").read_text().splitlines()
-        ]
-        return sorted(rows, key=lambda row: row[1][0])
-
-    def history(self) -> History:
-        history = History()
-        for name, (_, kind, *values) in self.facts():
-            if kind == "send":
-                message_id, number, size = values
-                history.send(message_id, Sent(name, number, QUEUE, True, size))
-            elif kind == "outcome":
-                history.outcome(*values)
-            elif kind == "receive":
-                history.receive(name, QUEUE, base64.b64decode(values[0]), values[1])
-            elif kind == "tried":
-                history.settle_tried.add(values[0])
-            elif kind == "confirmed":
-                history.settle_confirmed.add(values[0])
-        return history
-
-    def counts(self) -> dict[str, int]:
-        kinds = [row[1] for _, row in self.facts()]
-        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-
-
 @pytest.fixture
-def make_load(tmp_path: Path) -> Iterator[Callable[[BrokerProcess], Load]]:
-    made: list[Load] = []
+def make_load(tmp_path: Path) -> Iterator[Callable[[BrokerProcess], ProtonLoad]]:
+    made: list[ProtonLoad] = []
 
-    def make(broker: BrokerProcess) -> Load:
-        made.append(Load(tmp_path, broker))
+    def make(broker: BrokerProcess) -> ProtonLoad:
+        made.append(ProtonLoad(tmp_path, Login(broker.user, broker.password)))
         return made[-1]
 
     yield make
     for load in made:
         load.close()
+
+
+def url_of(broker: BrokerProcess) -> str:
+    return f"amqp://127.0.0.1:{broker.port}"
 
 
 def added(broker: BrokerProcess) -> int:
@@ -145,7 +80,7 @@ def wait_until_empty(broker: BrokerProcess) -> None:
 )
 def test_kill_under_load(
     make_broker: Callable[..., BrokerProcess],
-    make_load: Callable[[BrokerProcess], Load],
+    make_load: Callable[[BrokerProcess], ProtonLoad],
     kills: int,
     journal: dict[str, Any],
 ) -> None:
@@ -156,9 +91,11 @@ def test_kill_under_load(
     load = make_load(broker)
     producers, consumers = ("p0", "p1"), ("c0", "c1")
     for name in producers:
-        load.start("produce", name, in_flight=IN_FLIGHT, count_max=100_000, sizes=[40, 200, 200, 1000])
+        load.start(
+            "produce", name, [url_of(broker)], in_flight=IN_FLIGHT, count_max=100_000, sizes=[40, 200, 200, 1000]
+        )
     for name in consumers:
-        load.start("consume", name, credit=200)
+        load.start("consume", name, [url_of(broker)], credit=200)
     for _ in range(kills):
         kill_and_start(broker, dice)
     load.end(*producers)
@@ -178,20 +115,20 @@ def test_kill_under_load(
 
 
 def test_the_checker_would_notice(
-    make_broker: Callable[..., BrokerProcess], make_load: Callable[[BrokerProcess], Load]
+    make_broker: Callable[..., BrokerProcess], make_load: Callable[[BrokerProcess], ProtonLoad]
 ) -> None:
     """The same clients against a broker that lost its journal in the crash: the verdict must be loss."""
     broker = make_broker()
     broker.start()
     load = make_load(broker)
-    load.start("produce", "p0", in_flight=IN_FLIGHT, count_max=100_000, sizes=[200])
+    load.start("produce", "p0", [url_of(broker)], in_flight=IN_FLIGHT, count_max=100_000, sizes=[200])
     # Twice what may be on its way without an outcome: so the producer knows of half of them that they were accepted.
     wait_until(lambda: depth(broker, QUEUE) >= 2 * IN_FLIGHT, "messages were accepted")
     broker.kill()
     for file in (broker.data_directory / "journal").iterdir():
         file.unlink()
     broker.start()
-    load.start("consume", "c0", credit=200)
+    load.start("consume", "c0", [url_of(broker)], credit=200)
     wait_until(lambda: added(broker) > 0, "the producer is back")
     load.end("p0")
     wait_until_empty(broker)

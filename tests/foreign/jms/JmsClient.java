@@ -122,7 +122,8 @@ public final class JmsClient {
 
     private void connect(JSONObject request) throws JMSException {
         String name = request.getString("name");
-        String at = "amqp://127.0.0.1:" + request.getInt("port");
+        // Several brokers are a list with commas, for a connection that fails over.
+        String at = request.has("at") ? request.getString("at") : "amqp://127.0.0.1:" + request.getInt("port");
         String options = request.optString("options", "");
         String uri = request.optBoolean("failover") ? "failover:(" + at + ")" : at;
         JmsConnectionFactory factory = new JmsConnectionFactory(options.isEmpty() ? uri : uri + "?" + options);

@@ -208,8 +208,10 @@ def test_the_last_line_is_the_sum(checks: ModuleType) -> None:
 
 def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
     extra = [part for part in checks.PARTS if part.is_extra]
-    on_hosts = ["molecule cluster3", "molecule chain", "stories on hosts", "chaos of the day", "whole chaos"]
-    assert [part.name for part in extra] == ["fast tests", *on_hosts]
+    scenarios = ["molecule cluster3", "molecule chain", "molecule scale_down"]
+    assert [part.name for part in extra] == [
+        "fast tests", *scenarios, "stories on hosts", "chaos of the day", "whole chaos",
+    ]  # fmt: skip
     assert checks.chosen(["test"]) == [part for part in checks.PARTS if part not in extra]
     assert checks.chosen([part.name for part in extra]) == extra
     fast = checks.chosen(["check"])
