@@ -105,6 +105,17 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"item": {"item": {"name": "a"}, "stdout": '{"state": "moved", "receipt": {"difference": ["one is lost"]}}'}},
         "a: moved: one is lost; the host stays as it is",
     ),
+    "The host that drains is named": ({}, "mq_drain has to name a host of the inventory"),
+    "Others serve while it drains": ({}, "mq_drain has to name one host of a cluster that has others"),
+    "What moves already is not to stay": (
+        {"mq_drain": "mq3", "__mq_states": ["moving", "none"]}, "taking that back (moving, none): say mq_drain_to, or",
+    ),
+    "It is so": (
+        {"__mq_aim": "moved", "item": {
+            "item": {"name": "a"}, "stdout": '{"state": "failed", "hindrances": [{"why": "it is full"}]}',
+        }},
+        "a: failed, not moved: it is full; the brokers go on",
+    ),
     "Nothing came in the last moment": ({"__mq_late": ["a", "b"]}, "a, b: messages came after the receipt was made"),
     "Stop where nobody gets in": (
         {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
@@ -214,7 +225,7 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         assert (looks == ["tasks/batch.yml", "tasks/held.yml"]) is ("serial" in play), play["name"]
 
 
-@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "uninstall"])
+@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "drain", "uninstall"])
 def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> None:
     """The first of them takes the hosts, the last one gives them back, and no other comes before or after."""
     plays = [one for one in load(ROOT / f"playbooks/{name}.yml") if one.get("become")]
@@ -261,7 +272,7 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "uninstall", "preflight"])
+@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "drain", "uninstall", "preflight"])
 def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
     command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", f"playbooks/{name}.yml"]
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
@@ -282,7 +293,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 31
+    assert len(plays) == 36
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]
