@@ -21,7 +21,7 @@ INVENTORIES = (os.environ["RACK_INVENTORY"], str(Path(__file__).parents[1] / "in
 HOSTS = ("mq1", "mq2", "mq3")
 # Every broker of the scenario, as (host, instance, what is added to its ports).
 NODES = (("mq1", "default", 0), ("mq2", "default", 0), ("mq2", "second", 100), ("mq3", "default", 0))
-PLAY_S_MAX = 240
+PLAY_S_MAX = 1400
 UNIT_PROPERTIES = (
     "InvocationID",
     "NRestarts",
