@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from mqbroker.wire.sections import build_message
 OPTIONS = replace(defaults().journal, journal_file_size_bytes=1 << 20)
 MACHINE = identity.machine_id()
 ORDERS = 1
+NOBODY = 65534
 KIND = QueueKind(name="orders", address="orders")
 
 
@@ -145,6 +147,20 @@ def test_the_same_node_goes_on_beyond_all_that_it_had(kept: KeptBackup, node: Pa
         Path(receipt.aside) / "journal", identity.bound(was, node, MACHINE).node_id_bytes, OPTIONS
     ).look().runs) == 8  # fmt: skip
     assert not (node / "restoring").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for others")
+@pytest.mark.parametrize("is_same", [True, False])
+def test_what_root_restores_belongs_to_the_brokers_own_user(
+    kept: KeptBackup, node: Path, tmp_path: Path, is_same: bool
+) -> None:
+    directory = node if is_same else tmp_path / "other"
+    identity.init(directory, MACHINE)
+    for path in (directory, *directory.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    assert restore(kept, directory).balances
+    found = {str(path.relative_to(directory)): path.stat().st_uid for path in directory.rglob("*")}
+    assert set(found.values()) == {NOBODY}, found
 
 
 def test_again_and_again_nothing_is_overwritten(kept: KeptBackup, node: Path) -> None:

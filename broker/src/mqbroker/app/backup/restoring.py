@@ -117,6 +117,8 @@ class RestoredDirectory:
         try:
             for name in (JOURNAL_NAME, DIRECTORY):
                 placing.make_directory(self._place / name)
+            # Root restores for the broker's own user: what is put in its place is given to the owner of this folder.
+            placing.give_path_to_owner(self._place)
         except OSError as error:
             raise ConfigFault(str(self._place), f"cannot be made: {error.strerror}") from None
         seen: dict[str, CopiedFile] = {}
