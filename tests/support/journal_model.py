@@ -198,12 +198,14 @@ class Model:
 
     def _drop(self, journal: Journal) -> None:
         if self.state.queues:
-            queue = self.random.choice(list(self.state.queues))
-            del self.state.queues[queue]
-            self.state.consumed.discard(queue)
-            self.state.live = {key: body for key, body in self.state.live.items() if key[0] != queue}
-            self.state.counts = {key: n for key, n in self.state.counts.items() if key[0] != queue}
-            journal.drop(queue)
+            self.drop(journal, self.random.choice(list(self.state.queues)))
+
+    def drop(self, journal: Journal, queue: int) -> None:
+        del self.state.queues[queue]
+        self.state.consumed.discard(queue)
+        self.state.live = {key: body for key, body in self.state.live.items() if key[0] != queue}
+        self.state.counts = {key: n for key, n in self.state.counts.items() if key[0] != queue}
+        journal.drop(queue)
 
     def _compact(self, journal: Journal) -> None:
         for first, n in journal.compactable() or ():

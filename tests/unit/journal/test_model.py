@@ -79,3 +79,46 @@ def test_the_model_sees_many_segments_compaction_and_deletion() -> None:
     assert max(life.segments_most for life in lives) >= 5
     assert sum(life.model.compacted for life in lives) >= 10
     assert sum(life.deleted for life in lives) >= 20
+
+
+class HeldLife(Life):
+    """The same with backups: files that nothing needs any more stay while one holds them, those behind them go, and
+    some deletions fail. Ids of queues are used again after a restart, as a store does it."""
+
+    def __init__(self, seed: int) -> None:
+        self.held = 0
+        self.gaps = 0
+        super().__init__(seed)
+
+    def step(self) -> None:
+        random = self.model.random
+        if random.random() < 0.03:
+            self.held = max(self.disk.files) if random.random() < 0.8 else 0
+        self.model.act(self.journal)
+        for number in self.journal.deletable():
+            if number in self.disk.files and number > self.held and random.random() < 0.9:
+                self.disk.delete(number)
+        append = self.journal.take(sync=True)
+        if append is not None:
+            self.disk.write(append)
+            self.journal.synced(append.position)
+
+    def restart(self, is_clean: bool) -> None:
+        if self.model.state.queues:
+            self.model.drop(self.journal, max(self.model.state.queues))
+            self.step()
+        numbers = sorted(self.disk.files)
+        self.gaps += len(numbers) < numbers[-1] - numbers[0] + 1
+        super().restart(is_clean)
+        self.held = self.model.random.choice((0, max(self.disk.files)))
+        self.model.next_queue = max(self.model.state.queues, default=0) + 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_live_is_so_also_where_files_are_kept_that_others_are_gone_behind(seed: int) -> None:
+    life = HeldLife(seed)
+    for number in range(600):
+        life.step()
+        if number % 60 == 59:
+            life.restart(is_clean=life.model.random.random() < 0.2)
+    assert life.gaps > 2

@@ -52,7 +52,9 @@ class Rebuild:
         self._attributes: dict[int, bytes] = {}
         self._addresses: dict[str, bytes] = {}
         self._consumed: dict[int, None] = {}
-        self._dropped: dict[int, None] = {}
+        # Of a dropped queue: the first so many runs are not for it, whoever has its id now. A later drop counts further.
+        # It is no state that a QUEUE record ends: that may lie in a file that is gone while one before it is still there.
+        self._dropped: dict[int, int] = {}
         self._counts: dict[int, RangeMap[records.Attempts]] = {}
         self._attempts: dict[records.Attempts, records.Attempts] = {}  # each once, so that neighbours become one range
         self._duplicates: dict[str, tuple[int, dict[int, StoredId]]] = {}  # with the oldest number of each
@@ -99,8 +101,8 @@ class Rebuild:
     def live_runs(self) -> list[RecoveredRun]:
         """Runs of which something is live, in the order of their first ids. Raises Malformed."""
         live: list[RecoveredRun] = []
-        for run in self._runs:
-            run.live = {queue_id: ranges for queue_id, ranges in run.live.items() if queue_id not in self._dropped}
+        for number, run in enumerate(self._runs):
+            run.live = {queue_id: ranges for queue_id, ranges in run.live.items() if self._is_for(number, queue_id)}
             if not run.live or run.segment < self.trim:
                 continue
             for queue_id in run.live:
@@ -111,6 +113,11 @@ class Rebuild:
             live.append(run)
         live.sort(key=lambda run: run.first_id)
         return live
+
+    def _is_for(self, number: int, queue_id: int) -> bool:
+        """Whether the queue that has this id now, if any has, is the one that run number `number` was stored for."""
+        dropped = self._dropped.get(queue_id)
+        return dropped is None or (number >= dropped and queue_id in self._attributes)
 
     def counts(self, runs: list[RecoveredRun]) -> list[records.Count]:
         """Delivery counts and due times of what is live."""
@@ -168,16 +175,10 @@ class Rebuild:
 
     def _queue(self, record: records.QueueRecord) -> None:
         _check(record.queue_id, records.ID_MAX)
-        if record.queue_id in self._dropped:
-            # The id lives again. Dropping is lazy, so what its former owner held has to go now.
-            del self._dropped[record.queue_id]
-            for run in self._runs:
-                if record.queue_id in run.live:
-                    self._kill(run, record.queue_id, run.first_id, run.first_id + run.count)
         self._attributes[record.queue_id] = record.attributes
 
     def _queue_drop(self, record: records.QueueDrop) -> None:
-        self._dropped[record.queue_id] = None
+        self._dropped[record.queue_id] = len(self._runs)
         self._attributes.pop(record.queue_id, None)
         self._consumed.pop(record.queue_id, None)
         self._counts.pop(record.queue_id, None)

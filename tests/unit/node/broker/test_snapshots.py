@@ -182,3 +182,29 @@ def test_a_crash_in_the_middle_leaves_nothing_behind() -> None:
     stage.run()
     assert len(stage.disk.stable) <= 2
     assert stage.broker.store.queues["later"].message_count == 3
+
+
+def test_a_crash_while_files_are_held_loses_nothing_of_a_queue_with_an_id_that_was_used_before() -> None:
+    """The drop of the first queue is in a file that is held, the declaration of the second in one that is gone."""
+    stage = stage_with_small_files()
+    send(stage, 30, "first")
+    send(stage, 30, "second")
+    assert "purged" in stage.admin("queue-purge", name="second")
+    assert "error" not in str(stage.admin("queue-delete", name="second"))
+    stage.crash()
+    stage.start()
+    stage.run()
+    stage.admin("backup-begin")
+    held = max(stage.disk.stable)
+    send(stage, 60, "first")
+    send(stage, 3, "third")
+    for _ in range(20):
+        send(stage, 120, "first")
+        purge(stage, "first")
+    numbers = sorted(stage.disk.stable)
+    assert numbers[0] <= held
+    assert len(numbers) < numbers[-1] - numbers[0] + 1, "files behind those that are held are gone"
+    stage.crash()
+    stage.start()
+    stage.run()
+    assert stage.broker.store.queues["third"].message_count == 3
