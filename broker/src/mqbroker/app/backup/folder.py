@@ -2,7 +2,10 @@
 
     DIRECTORY/files/3a7b…      files of data directories, named by their SHA-256
     DIRECTORY/backups/ID.json  manifests (manifest.py)
-    DIRECTORY/lock             held while anything is written or pruned
+    DIRECTORY/mqbroker-backups.lock  held while anything is written or pruned; says that the folder is one of backups
+
+Nothing else in it is ours: a folder with other things and without that file is not written to and not pruned, and in
+files/ only what is named like a checksum is deleted.
 
 A backup is there once its manifest is, and that comes last: after every file of it is on disk and was read as a start
 would read it. A file goes when no manifest names it, so no backup depends on another one. Files are read by their owner
@@ -14,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +33,10 @@ FILES: Final = "files"
 BACKUPS: Final = "backups"
 SUFFIX: Final = ".json"
 UNFINISHED: Final = ".new"
+LOCK: Final = "mqbroker-backups.lock"
+NOT_OURS: Final = frozenset({"lost+found"})  # what an empty file system has
 SAME_NAME_MAX: Final = 1000
+_KEPT_FILE = re.compile(r"[0-9a-f]{64}(\.new)?", re.ASCII)
 
 
 class BackupFolder:
@@ -74,23 +81,40 @@ class BackupFolder:
     # -- writing: only while `locked` ----------------------------------------------------------------------------------
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder where it is not there, and keep others from writing to it."""
+    def locked(self, *, may_make: bool = True) -> Iterator[None]:
+        """Keep others from writing to it; `may_make`: and make it where it is not there, or is empty."""
         try:
-            for name in (FILES, BACKUPS):
-                placing.make_directory(self.path / name)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            lock = self._lock(may_make)
         except OSError as error:
             raise ConfigFault(str(error.filename or self.path), f"cannot be made: {error.strerror}") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in (self.path / FILES).glob(f"*{UNFINISHED}"):
-                left.unlink()
+            for left in self._kept_files():
+                if left.name.endswith(UNFINISHED):
+                    left.unlink()
             yield
         except BlockingIOError:
             raise ConfigFault(str(self.path), "another command writes there; try again when it is done") from None
         finally:
             os.close(lock)
+
+    def _lock(self, may_make: bool) -> int:
+        path = self.path / LOCK
+        if not path.exists():
+            if not may_make:
+                raise ConfigFault(str(self.path), f"is no folder of backups: it has no {LOCK}")
+            placing.make_directory(self.path)
+            if any(name not in NOT_OURS for name in os.listdir(self.path)) and not path.exists():
+                why = f"has other things in it and no {LOCK}: it is no folder of backups; name a new or an empty one"
+                raise ConfigFault(str(self.path), why)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        for name in (FILES, BACKUPS):  # after it: else a kill would leave a folder that is none
+            placing.make_directory(self.path / name)
+        return lock
+
+    def _kept_files(self) -> list[Path]:
+        """What is in files/ and was put there by us."""
+        return [path for path in (self.path / FILES).iterdir() if _KEPT_FILE.fullmatch(path.name)]
 
     def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
         """What is to be copied: files that are not here, or that are not what they were. Each checksum once."""
@@ -142,7 +166,7 @@ class BackupFolder:
                 self._manifest_path(each.id).unlink()
             placing.sync_directory(self.path / BACKUPS)
             freed = 0
-            for path in (self.path / FILES).iterdir():
+            for path in self._kept_files():
                 if path.name not in needed:
                     freed += path.stat().st_blocks * 512
                     path.unlink()

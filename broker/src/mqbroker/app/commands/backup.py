@@ -150,8 +150,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _prune(args: argparse.Namespace) -> int:
     folder = BackupFolder(args.folder)
-    folder.backups()  # a folder that is none is not made one
-    with folder.locked():
+    with folder.locked(may_make=False):
         gone, freed = folder.prune(args.keep)
     if args.json:
         print(safe_json(json.dumps({"schema": 1, "pruned": [each.id for each in gone], "freed_bytes": freed})))

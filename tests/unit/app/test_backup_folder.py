@@ -1,0 +1,59 @@
+"""Folders of backups: what else is in a folder is nobody's to write between or to delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mqbroker.app.backup.folder import LOCK, BackupFolder
+from mqbroker.app.main import main
+from mqbroker.base.errors import ConfigFault
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A folder like /srv, in which other programs keep files and backups."""
+    for name in ("files/report.pdf", "files/b.new", f"files/{'a' * 64}", "backups/readme"):
+        path = tmp_path / "srv" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    return tmp_path / "srv"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_folder_of_others_is_neither_pruned_nor_written_to(
+    foreign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = names(foreign)
+    assert main(["backup", "prune", str(foreign), "--keep", "1"]) != 0
+    assert f"is no folder of backups: it has no {LOCK}" in capsys.readouterr().err
+    with pytest.raises(ConfigFault, match="name a new or an empty one"), BackupFolder(foreign).locked():
+        pass
+    assert names(foreign) == before
+
+
+def test_a_folder_that_is_not_there_is_not_pruned_into_being(tmp_path: Path) -> None:
+    assert main(["backup", "prune", str(tmp_path / "typo"), "--keep", "1"]) != 0
+    assert not (tmp_path / "typo").exists()
+
+
+def test_only_what_is_named_like_a_checksum_is_deleted(tmp_path: Path) -> None:
+    folder = BackupFolder(tmp_path / "kept")
+    with folder.locked():
+        pass
+    ours, unfinished = "a" * 64, "b" * 64 + ".new"
+    for name in (ours, unfinished, "notes.txt", "b.new", "A" * 64):
+        (tmp_path / "kept" / "files" / name).write_text("x")
+    assert main(["backup", "prune", str(tmp_path / "kept"), "--keep", "1"]) == 0
+    assert names(tmp_path / "kept" / "files") == sorted(["notes.txt", "b.new", "A" * 64])
+
+
+def test_a_new_file_system_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    for _ in range(2):
+        with BackupFolder(tmp_path).locked():
+            pass
+    assert names(tmp_path) == ["backups", "files", "lost+found", LOCK]
