@@ -86,7 +86,10 @@ def test_a_backup_goes_to_the_control_node_and_back_to_its_node_or_another(host:
     host.full.start()
     assert host.full.admin("queue-show", name="orders")["message_count"] == 300
     assert [path.name for path in host.full.data_directory.glob("before-restore-*")] == ["before-restore-1"]
-    theirs = json.loads(run("restore", "kept", made["id"], "--host", "mq1/dev-2", "-y", "-o", "json")[0])
+    words = ("restore", "kept", made["id"], "--host", "mq1/dev-2", "-y", "-o", "json")
+    assert "--as-another-node gives its messages" in run(*words, code=1)[1]
+    assert "exclude each other" in run(*words, "--as-another-node", "--keep-node-id", code=2)[1]
+    theirs = json.loads(run(*words, "--as-another-node")[0])
     assert theirs["node_id"] != theirs["from_node_id"]
     host.other.start()
     assert host.other.admin("queue-show", name="orders")["message_count"] == 400

@@ -24,9 +24,7 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_a_folder_of_others_is_neither_pruned_nor_written_to(
-    foreign: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_others_is_neither_pruned_nor_written_to(foreign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = names(foreign)
     assert main(["backup", "prune", str(foreign), "--keep", "1"]) != 0
     assert f"is no folder of backups: it has no {LOCK}" in capsys.readouterr().err

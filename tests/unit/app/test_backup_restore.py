@@ -108,8 +108,10 @@ def kept(node: Path, tmp_path: Path) -> KeptBackup:
     return KeptBackup(folder, found)
 
 
-def restore(kept: KeptBackup, directory: Path, *, keeps_node_id: bool = False) -> RestoreReceipt:
-    target = RestoredDirectory(directory, OPTIONS, keeps_node_id=keeps_node_id)
+def restore(
+    kept: KeptBackup, directory: Path, *, keeps_node_id: bool = False, as_another: bool = False
+) -> RestoreReceipt:
+    target = RestoredDirectory(directory, OPTIONS, keeps_node_id=keeps_node_id, as_another=as_another)
     try:
         receipt, _ = copy(kept, target)
     finally:
@@ -139,8 +141,8 @@ def test_the_same_node_goes_on_beyond_all_that_it_had(kept: KeptBackup, node: Pa
     assert [(row["in_backup"], row["restored"]) for row in receipt.queues] == [(3, 3)]
     found = started(node)
     assert node_id(node) == was == receipt.node_id == receipt.from_node_id
-    assert found.boot == receipt.boot == before.boot + BOOT_JUMP
-    assert found.next_id == receipt.next_id == before.next_id + ID_JUMP
+    assert found.boot == receipt.boot == before.boot + 1 + BOOT_JUMP
+    assert found.next_id == receipt.next_id == before.next_id + 5 + ID_JUMP
     assert delivered_at_least(found, ORDERS) == 1, "a consumer may have seen them"
     assert receipt.aside is not None
     assert sum(run.count for run in JournalDirectory(
@@ -158,7 +160,7 @@ def test_what_root_restores_belongs_to_the_brokers_own_user(
     identity.init(directory, MACHINE)
     for path in (directory, *directory.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
-    assert restore(kept, directory).balances
+    assert restore(kept, directory, as_another=not is_same).balances
     found = {str(path.relative_to(directory)): path.stat().st_uid for path in directory.rglob("*")}
     assert set(found.values()) == {NOBODY}, found
 
@@ -173,10 +175,24 @@ def test_another_node_gets_the_messages_under_its_own_id(kept: KeptBackup, node:
     other = tmp_path / "other"
     identity.init(other, MACHINE)
     was = node_id(other)
-    receipt = restore(kept, other)
+    receipt = restore(kept, other, as_another=True)
     assert (receipt.node_id, receipt.from_node_id) == (was, node_id(node))
     assert receipt.balances
     assert sum(run.count for run in started(other).runs) == 3
+
+
+def test_a_backup_of_another_node_is_taken_only_where_that_is_said(kept: KeptBackup, tmp_path: Path) -> None:
+    """A slip in the name of a host: what that one has stays where it is."""
+    other, new = tmp_path / "other", tmp_path / "new"
+    identity.init(other, MACHINE)
+    write(other, 1, 7)
+    new.mkdir()
+    for directory in (other, new):
+        before = sorted(path.name for path in directory.rglob("*"))
+        with pytest.raises(ConfigFault, match="--as-another-node gives its messages to the node here"):
+            restore(kept, directory)
+        assert sorted(path.name for path in directory.rglob("*")) == before
+    assert sum(run.count for run in started(other).runs) == 7
 
 
 def test_a_directory_without_identity_gets_one_of_its_own_or_that_of_the_backup(
@@ -185,24 +201,64 @@ def test_a_directory_without_identity_gets_one_of_its_own_or_that_of_the_backup(
     for name, keeps_node_id in (("new", False), ("successor", True)):
         directory = tmp_path / name
         directory.mkdir()
-        receipt = restore(kept, directory, keeps_node_id=keeps_node_id)
+        receipt = restore(kept, directory, keeps_node_id=keeps_node_id, as_another=not keeps_node_id)
         assert receipt.aside is None
         assert (node_id(directory) == node_id(node)) is keeps_node_id
         assert sum(run.count for run in started(directory).runs) == 3
 
 
-def test_a_restore_that_was_cut_off_lets_no_broker_start_and_can_be_repeated(kept: KeptBackup, node: Path) -> None:
-    was = node_id(node)
-    aside = node / "before-restore-1"
-    aside.mkdir()
-    for name in ("identity.json", "journal"):
-        (node / name).rename(aside / name)
-    with pytest.raises(ConfigFault, match="has no identity"):
-        identity.check(node, MACHINE)
+@pytest.mark.parametrize("has_nothing_aside", [False, True])
+@pytest.mark.parametrize("move", range(5))
+def test_a_restore_that_was_cut_off_lets_no_broker_start_and_can_be_repeated(
+    kept: KeptBackup, node: Path, monkeypatch: pytest.MonkeyPatch, move: int, has_nothing_aside: bool
+) -> None:
+    """Killed at each of its moves. Nobody makes a new node of what is left, and the node is still itself."""
+    was, before = node_id(node), place(node).look()
+    with monkeypatch.context() as patch:
+        dies_at(patch, node, move)
+        with pytest.raises(Killed):
+            restore(kept, node)
+    for starts in (identity.check, identity.init):
+        with pytest.raises(ConfigFault, match="a restore was cut off here"):
+            starts(node, MACHINE)
+    if has_nothing_aside:
+        (node / "before-restore-7").mkdir()  # of a second try that was cut off before it moved anything
     receipt = restore(kept, node)
-    assert receipt.node_id == was
-    assert receipt.boot > BOOT_JUMP
+    assert receipt.node_id == was == node_id(node)
+    assert receipt.boot >= before.boot + BOOT_JUMP
     assert sum(run.count for run in started(node).runs) == 3
+
+
+class Killed(Exception):
+    """Stands for a kill: nothing of the program comes after it but what it does at each of its ends."""
+
+
+def dies_at(patch: pytest.MonkeyPatch, node: Path, move: int) -> None:
+    """What is renamed in or out of the data directory counts, and that rename does not happen."""
+    rename, put_back, moves = Path.rename, identity.write, iter(range(100))
+
+    def moved(source: Path, target: Path) -> Path:
+        if node in (source.parent, Path(target).parent) and next(moves) == move:
+            raise Killed
+        return rename(source, target)
+
+    def written(directory: Path, found: identity.NodeIdentity) -> None:
+        if move >= next(moves):
+            raise Killed
+        put_back(directory, found)
+
+    patch.setattr(Path, "rename", moved)
+    patch.setattr(identity, "write", written)
+
+
+def test_a_second_restore_goes_on_beyond_the_first_one(kept: KeptBackup, node: Path) -> None:
+    first = restore(kept, node)
+    write(node, first.next_id, 2)
+    second = restore(kept, node)
+    assert second.boot > first.boot + 1
+    assert second.next_id > first.next_id + 2
+    third = restore(kept, node)  # at once: only the receipt and what is put aside know of the second
+    assert (third.boot, third.next_id) > (second.boot, second.next_id)
 
 
 def test_a_directory_that_was_copied_is_refused_unless_the_original_is_gone(kept: KeptBackup, node: Path) -> None:

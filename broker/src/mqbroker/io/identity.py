@@ -21,6 +21,8 @@ from mqbroker.io import placing, regular
 FORMAT = 1
 FILE_NAME = "identity.json"
 JOURNAL_NAME = "journal"
+# There while a restore moves things: it was cut off where the file is there and no restore runs.
+RESTORE_MARKER = "restore-unfinished.json"
 FILE_BYTES_MAX = 64 * 1024
 RESTORE = "restore it from a copy, its node id is also in the header of each journal file"
 MACHINE_ID_FILE = Path("/etc/machine-id")
@@ -104,8 +106,26 @@ def mismatches(identity: NodeIdentity, data_directory: Path, machine: str) -> li
     return found
 
 
+def check_whole(data_directory: Path) -> None:
+    """Raises ConfigFault where a restore was cut off: what is there may be a part, or nothing, of what there was."""
+    marker = data_directory / RESTORE_MARKER
+    if os.path.lexists(marker):
+        raise ConfigFault(
+            str(data_directory),
+            "a restore was cut off here: repeat it (`mqbroker backup restore`), or move back what the newest "
+            f"before-restore-N holds and remove {marker.name}",
+        )
+
+
 def check(data_directory: Path, machine: str) -> NodeIdentity:
-    """The identity that a node may run with. Raises ConfigFault (none), IdentityMismatch, or StorageFault."""
+    """The identity that a node may run with. Raises ConfigFault (none, or a restore was cut off), IdentityMismatch, or
+    StorageFault."""
+    check_whole(data_directory)
+    return check_place(data_directory, machine)
+
+
+def check_place(data_directory: Path, machine: str) -> NodeIdentity:
+    """The same, also where a restore was cut off."""
     identity = load(data_directory)
     if identity is None:
         raise ConfigFault(
@@ -126,6 +146,7 @@ def check(data_directory: Path, machine: str) -> NodeIdentity:
 
 def init(data_directory: Path, machine: str) -> tuple[NodeIdentity, bool]:
     """Make an identity unless a fitting one exists; True if made. Raises ConfigFault or StorageFault."""
+    check_whole(data_directory)
     if load(data_directory) is not None:
         return check(data_directory, machine), False
     if has_journal(data_directory):

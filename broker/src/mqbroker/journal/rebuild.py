@@ -52,8 +52,8 @@ class Rebuild:
         self._attributes: dict[int, bytes] = {}
         self._addresses: dict[str, bytes] = {}
         self._consumed: dict[int, None] = {}
-        # Of a dropped queue: the first so many runs are not for it, whoever has its id now. A later drop counts further.
-        # It is no state that a QUEUE record ends: that may lie in a file that is gone while one before it is still there.
+        # Of a dropped queue: the first so many runs are not for it, whoever has its id now. A later drop adds some.
+        # No QUEUE record ends that: it may lie in a file that is gone while one before it is still there.
         self._dropped: dict[int, int] = {}
         self._counts: dict[int, RangeMap[records.Attempts]] = {}
         self._attempts: dict[records.Attempts, records.Attempts] = {}  # each once, so that neighbours become one range

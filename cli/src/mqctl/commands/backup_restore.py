@@ -10,6 +10,7 @@ import typer
 from mqctl import backups, confirm
 from mqctl.asking import the_only_node
 from mqctl.backups import BackupFolderOptions, FolderArgument
+from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows
 from mqctl.progress import counting
@@ -36,18 +37,26 @@ class Options(BackupFolderOptions):
         bool,
         typer.Option("--keep-node-id", help="The node of the backup is gone for good, and this one is it from now on."),
     ] = False
+    as_another_node: Annotated[
+        bool,
+        typer.Option("--as-another-node", help="The backup is of another node; this one gets its messages."),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
 def run(world: World, options: Options) -> int:
     """Give a backup to a node whose broker does not run; what it has is put aside. Shows a receipt: each queue.
 
-    The node of the backup goes on under its id, beyond all ids that it gave out since. Another node gets the messages
-    under its own. Exit code 3 if what is there is not what the backup had.
+    The node of the backup goes on under its id, beyond all ids that it gave out since. Another node is refused unless
+    it is to get the messages under its own id (--as-another-node) or to be that node (--keep-node-id). Exit code 3 if
+    what is there is not what the backup had.
     """
+    if options.keep_node_id and options.as_another_node:
+        raise UsageError("--keep-node-id and --as-another-node exclude each other", "mqctl backup restore --help")
     node = the_only_node(world, options, options.host)
     confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
     words = [*backups.instance_words(node), "--json", *(["--keep-node-id"] if options.keep_node_id else [])]
+    words += ["--as-another-node"] if options.as_another_node else []
     if options.on_hosts:
         stream = backups.at(world, node, ["restore", options.folder, options.backup, *words])
         receipt = backups.said(stream, may_fail=True)

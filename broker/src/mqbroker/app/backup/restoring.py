@@ -7,11 +7,13 @@ and once more in its place; the receipt says of each queue what the backup had a
 whose number and whose next message id are beyond all that the node can have given out since the backup. Others know
 later starts of it than the backup does, and ids that it would give out once more (docs/adr/0014-message-identity.md).
 
-**Another node**, whose directory has a node id of its own, gets the messages as an import does, under that id.
+**Another node**, whose directory has a node id of its own, gets the messages as an import does, under that id, where
+that is asked for by name: else a slip in the name of a host would put a node's messages aside for those of another one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -24,7 +26,7 @@ from mqbroker.app.backup import reading
 from mqbroker.app.backup.folder import BackupFolder, write_file
 from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, QueueContents
 from mqbroker.app.importing import FiledBodies, put, written
-from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.base.errors import ConfigFault, MqError, StorageFault
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.queue.large import DIRECTORY
 from mqbroker.core.store.journal_export import rows_of
@@ -98,11 +100,14 @@ class RestoredDirectory:
     """The target of a restore; the data directory is locked by whoever makes this. Methods raise ConfigFault or
     StorageFault."""
 
-    def __init__(self, directory: Path, options: JournalOptions, *, keeps_node_id: bool) -> None:
+    def __init__(
+        self, directory: Path, options: JournalOptions, *, keeps_node_id: bool, as_another: bool = False
+    ) -> None:
         self._directory = directory
         # Whatever the options say of damage and of syncs: what is restored is whole, and on disk.
         self._options = replace(options, journal_sync=True, journal_on_damage="stop")
         self._keeps_node_id = keeps_node_id
+        self._as_another = as_another
         self._place = directory / RESTORING
 
     def close(self) -> None:
@@ -112,7 +117,8 @@ class RestoredDirectory:
     def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
         """All files."""
         if identity.load(self._directory) is not None and not self._keeps_node_id:
-            identity.check(self._directory, identity.machine_id())
+            identity.check_place(self._directory, identity.machine_id())
+        self._check_meant(manifest)
         shutil.rmtree(self._place, ignore_errors=True)
         try:
             for name in (JOURNAL_NAME, DIRECTORY):
@@ -150,7 +156,7 @@ class RestoredDirectory:
             else:
                 boot, next_id = self._import(manifest, owner)
             after = reading.contents_of(self._look(self._place, owner))
-            aside = self._swap(owner)
+            aside = self._swap(owner, manifest.id)
         except OSError as error:
             raise ConfigFault(str(error.filename or self._place), f"cannot be written: {error.strerror}") from None
         receipt = RestoreReceipt(
@@ -160,10 +166,33 @@ class RestoredDirectory:
         placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
         return receipt
 
+    def _check_meant(self, manifest: BackupManifest) -> None:
+        """Another node's backup is asked for by name. Raises ConfigFault."""
+        if self._as_another or self._is_same(manifest):
+            return
+        found = self._identity()
+        here = f"here is node {found.node_id}" if found else "here is none"
+        why = (
+            f"is of node {manifest.node} ({manifest.node_id}), and {here}; --as-another-node gives its messages to the "
+            "node here under that one's id, --keep-node-id makes the node here the one of the backup, which is gone"
+        )
+        raise ConfigFault(manifest.id, why)
+
+    def _asides(self) -> list[Path]:
+        """What was put aside before, the newest first."""
+        found = [path for path in self._directory.glob(f"{ASIDE}-*") if path.name.rpartition("-")[2].isdecimal()]
+        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+
+    def _identity(self) -> NodeIdentity | None:
+        """Whose directory it is, or was before a restore that was cut off put that aside."""
+        places = [self._directory, *(self._asides() if self._is_cut_off() else ())]
+        return next((found for place in places if (found := identity.load(place)) is not None), None)
+
+    def _is_cut_off(self) -> bool:
+        return (self._directory / identity.RESTORE_MARKER).exists()
+
     def _is_same(self, manifest: BackupManifest) -> bool:
-        """Also where a restore was cut off, which had put the identity aside."""
-        asides = sorted(self._directory.glob(f"{ASIDE}-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-        found = identity.load(self._directory) or (identity.load(asides[-1]) if asides else None)
+        found = self._identity()
         return self._keeps_node_id or (found is not None and found.node_id == manifest.node_id)
 
     def _owner(self, manifest: BackupManifest) -> NodeIdentity:
@@ -171,8 +200,8 @@ class RestoredDirectory:
         machine = identity.machine_id()
         if self._is_same(manifest):
             return identity.bound(manifest.node_id, self._directory, machine)
-        found = identity.load(self._directory)
-        return found if found is not None else identity.bound(None, self._directory, machine)
+        found = self._identity()
+        return identity.bound(None if found is None else found.node_id, self._directory, machine)
 
     def _journal(self, place: Path, owner: NodeIdentity) -> JournalDirectory:
         return JournalDirectory(place / JOURNAL_NAME, owner.node_id_bytes, self._options, MappedFiles())
@@ -185,7 +214,9 @@ class RestoredDirectory:
         what these have seen may come again, and has to say so."""
         place = self._journal(self._place, owner)
         recovered = place.load()
-        boot, next_id = recovered.boot + BOOT_JUMP, recovered.next_id + ID_JUMP
+        known = self._known(owner)
+        boot = max(recovered.boot, known[0]) + BOOT_JUMP
+        next_id = max(recovered.next_id, known[1]) + ID_JUMP
         if boot >= BOOT_MAX or next_id >= ID_MAX:
             raise ConfigFault(str(self._directory), "was restored too often: its ids cannot be counted any further")
         recovered.boot = boot - 1
@@ -202,6 +233,21 @@ class RestoredDirectory:
             raise faults[0] if faults else StorageFault(str(place.path), -1, "the disk does not answer", "look at it")
         self._remove_unnamed()
         return boot, next_id
+
+    def _known(self, owner: NodeIdentity) -> tuple[int, int]:
+        """The latest start, and the next id, that are known here of this node: of what is put aside, or of the last
+        restore. A second restore of a backup would else go on from where the first one did."""
+        found = [(0, 0)]
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            last = json.loads((self._directory / RECEIPT_NAME).read_bytes())
+            if last["node_id"] == owner.node_id:
+                found.append((int(last["boot"]), int(last["next_id"])))
+        for place in (self._directory, *self._asides()[: self._is_cut_off()]):
+            # Of another node, or damaged: it says nothing, and the jump is far all the same.
+            with contextlib.suppress(MqError):
+                look = self._look(place, owner)
+                found.append((look.boot, look.next_id))
+        return max(boot for boot, _ in found), max(next_id for _, next_id in found)
 
     def _import(self, manifest: BackupManifest, owner: NodeIdentity) -> tuple[int, int]:
         """The messages under another node id: as an export and an import."""
@@ -224,12 +270,16 @@ class RestoredDirectory:
         for file in (self._place / JOURNAL_NAME).glob(f"*{UNNAMED_SUFFIX}"):
             file.unlink()
 
-    def _swap(self, owner: NodeIdentity) -> Path | None:
+    def _swap(self, owner: NodeIdentity, backup_id: str) -> Path | None:
         """Put aside what is there, and the new in its place. The identity goes first and comes last: no broker starts
-        without it, so none starts with a part of one and a part of the other, or with nothing."""
+        without it, so none starts with a part of one and a part of the other. A marker is there all the time, so nobody
+        makes a new identity beside what is cut off, and starts with nothing."""
         directory = self._directory
         there = [name for name in (identity.FILE_NAME, JOURNAL_NAME, DIRECTORY) if (directory / name).exists()]
         aside = self._new_aside() if there else None
+        marker = directory / identity.RESTORE_MARKER
+        said = {"backup": backup_id, "node_id": owner.node_id, "aside": None if aside is None else str(aside)}
+        placing.replace(marker, json.dumps(said).encode() + b"\n")
         if aside is not None:
             for name in there:
                 (directory / name).rename(aside / name)
@@ -239,6 +289,8 @@ class RestoredDirectory:
             if (self._place / name).exists():
                 put(self._place / name, directory / name)
         identity.write(directory, owner)
+        marker.unlink()
+        placing.sync_directory(directory)
         return aside
 
     def _new_aside(self) -> Path:

@@ -60,9 +60,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action.add_argument("id", metavar="ID", help="which backup")
     for action in (restore, take):
         action.add_argument("--data-directory", type=Path, metavar="PATH", help="directory (else as the options say)")
-        action.add_argument(
+        whose = action.add_mutually_exclusive_group()
+        whose.add_argument(
             "--keep-node-id", action="store_true",
             help="the node that was backed up is gone for good, and this one is it from now on",
+        )  # fmt: skip
+        whose.add_argument(
+            "--as-another-node", action="store_true",
+            help="the backup is of another node, whose messages this one gets under its own id",
         )  # fmt: skip
         source.add_arguments(action)
     prune.add_argument("--keep", type=_kept, required=True, metavar="N", help="so many of each node stay")
@@ -197,7 +202,7 @@ def _restored(args: argparse.Namespace) -> Iterator[RestoredDirectory]:
         whole = source.options_of(args)
         options, directory = whole.journal, Path(whole.node.data_directory)
     with unused(directory):
-        target = RestoredDirectory(directory, options, keeps_node_id=args.keep_node_id)
+        target = RestoredDirectory(directory, options, keeps_node_id=args.keep_node_id, as_another=args.as_another_node)
         try:
             yield target
         finally:
