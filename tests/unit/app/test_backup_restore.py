@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from mqbroker.app.backup.restoring import (
 from mqbroker.app.backup.transfer import copy
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.config.options import defaults
+from mqbroker.core.cluster import cordon, scale_down
 from mqbroker.core.paging.recorded_messages import delivered_at_least
 from mqbroker.core.queue.queue import QueueKind
 from mqbroker.io import identity
@@ -45,8 +46,8 @@ def place(directory: Path) -> JournalDirectory:
     return JournalDirectory(directory / "journal", owner.node_id_bytes, OPTIONS)
 
 
-def write(directory: Path, first: int, count: int) -> None:
-    """A start, a queue with a consumer and so many messages; then the process is killed."""
+def write(directory: Path, first: int, count: int, also: Callable[[Journal], object] = id) -> None:
+    """A start, a queue with a consumer and so many messages, and what `also` adds; then the process is killed."""
     journal_directory = place(directory)
     recovered = journal_directory.load()
     journal = Journal(OPTIONS, recovered)
@@ -55,6 +56,7 @@ def write(directory: Path, first: int, count: int) -> None:
     for number in range(first, first + count):
         run = single(build_message(b"%d" % number, durable=True))
         journal.store(number, 1, [ORDERS], run.block(0, 1))
+    also(journal)
     faults: list[StorageFault] = []
     disk = Disk(journal_directory, recovered, lambda done: None, faults.append)
     append = journal.take(sync=True)
@@ -100,11 +102,14 @@ def node(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(node: Path, tmp_path: Path) -> KeptBackup:
+    return backed_up(node, tmp_path)
+
+
+def backed_up(node: Path, tmp_path: Path) -> KeptBackup:
     folder = BackupFolder(tmp_path / "kept")
     with folder.locked():
         copy(StoppedNode(node), folder)
     (found,) = folder.backups()
-    assert found.messages == 3
     return KeptBackup(folder, found)
 
 
@@ -290,3 +295,72 @@ def test_a_receipt_names_each_difference() -> None:
     after = (queue("a", "a", 2, "2:3:5"), queue("b", "b", 1, "1:2:4"), queue("d", "d", 1, "1:1:1"))
     rows = list(receipt_rows(before, after))
     assert [(row["queue"], row["balances"]) for row in rows] == [("a", True), ("b", False), ("c", False), ("d", False)]
+
+
+def said_of_the_node(name: str) -> Callable[[Journal], object]:
+    return lambda journal: journal.duplicates.add(name, 1, b'{"since_ms": 1}', 1)
+
+
+def test_a_cordon_comes_back_with_its_node_alone_and_is_told(node: Path, tmp_path: Path) -> None:
+    write(node, 4, 1, said_of_the_node(cordon.NAME))
+    kept = backed_up(node, tmp_path)
+    (note,) = restore(kept, node).notes
+    assert "is so again: mqctl undrain" in note
+    assert cordon.NAME in started(node).duplicates
+    other = tmp_path / "other"
+    identity.init(other, MACHINE)
+    receipt = restore(kept, other, as_another=True)
+    assert receipt.balances
+    assert receipt.notes == ()
+    assert cordon.NAME not in started(other).duplicates
+
+
+def leaves(journal: Journal) -> None:
+    said_of_the_node(scale_down.NAME)(journal)
+
+
+def drains(journal: Journal) -> None:
+    journal.declare(7, replace(
+        KIND, name="drained", connection="c", forwards_to="x", route=("drained@x",), drains_as="$.sf.c.x.1"
+    ).encoded())  # fmt: skip
+
+
+@pytest.mark.parametrize("also", [leaves, drains])
+def test_a_node_that_was_leaving_goes_on_with_that_and_nobody_else_does(
+    node: Path, tmp_path: Path, also: Callable[[Journal], object]
+) -> None:
+    write(node, 4, 1, also)
+    kept = backed_up(node, tmp_path)
+    other = tmp_path / "other"
+    identity.init(other, MACHINE)
+    with pytest.raises(ConfigFault, match="made while its node was leaving"):
+        restore(kept, other, as_another=True)
+    assert not (other / "journal").exists()
+    (note,) = restore(kept, node).notes
+    assert "mqctl scale-down --cancel" in note
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_what_waits_for_the_node_that_gets_the_backup_is_not_left_to_wait_for_ever(
+    node: Path, tmp_path: Path, waiting: int
+) -> None:
+    other = tmp_path / "other"
+    identity.init(other, MACHINE)
+
+    def forwards(journal: Journal) -> None:
+        target = node_id(other)
+        journal.declare(7, replace(
+            KIND, name=f"$.sf.c.{target}.1", routing="forward", connection="c", forwards_to=target, route=("orders@x",)
+        ).encoded())  # fmt: skip
+        for number in range(50, 50 + waiting):
+            journal.store(number, 1, [7], single(build_message(b"waits", durable=True)).block(0, 1))
+
+    write(node, 4, 1, forwards)
+    kept = backed_up(node, tmp_path)
+    if waiting:
+        with pytest.raises(ConfigFault, match="has 2 messages of address orders that wait for the node here"):
+            restore(kept, other, as_another=True)
+        assert not (other / "journal").exists()
+        return
+    assert restore(kept, other, as_another=True).balances
+    assert [attributes["name"] for attributes in started(other).queues.values()] == ["orders"]

@@ -67,7 +67,9 @@ def run(world: World, options: Options) -> int:
     rows = Rows("mqctl.backup-restore/1", COLUMNS)
     rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in receipt["queues"]]
     rows.extra = {name: receipt[name] for name in ("backup", "made", "restored", "node_id", "from_node_id", "aside")}
-    rows.extra["balances"] = receipt["balances"]
+    rows.extra |= {"balances": receipt["balances"], "notes": receipt.get("notes", [])}
     backups.written(world, options, rows, ())
+    for note in receipt.get("notes", ()):  # an earlier release has none
+        world.note(f"mqctl: {note}")
     world.note(f"restored as node {receipt['node_id']}; put aside: {receipt['aside'] or 'nothing was there'}")
     return Exit.DONE if receipt["balances"] else Exit.DEGRADED

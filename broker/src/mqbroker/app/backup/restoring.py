@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from mqbroker.app.backup import reading
+from mqbroker.app.backup import another, reading
 from mqbroker.app.backup.folder import BackupFolder, write_file
 from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, QueueContents
 from mqbroker.app.importing import FiledBodies, put, written
@@ -74,7 +74,8 @@ class KeptBackup:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReceipt:
-    """What became of a restore. `aside`: where is what was there before, nothing where there was nothing."""
+    """What became of a restore. `aside`: where is what was there before, nothing where there was nothing. `notes`: what
+    the node goes on with that was so when the backup was made."""
 
     backup: str
     made: str
@@ -85,6 +86,7 @@ class RestoreReceipt:
     boot: int
     next_id: int
     queues: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def balances(self) -> bool:
@@ -93,7 +95,8 @@ class RestoreReceipt:
 
     def document(self) -> dict[str, Any]:
         """As it is written."""
-        return {"schema": 1, **asdict(self), "queues": list(self.queues), "balances": self.balances}
+        row = {"schema": 1, **asdict(self), "queues": list(self.queues), "notes": list(self.notes)}
+        return row | {"balances": self.balances}
 
 
 class RestoredDirectory:
@@ -147,14 +150,19 @@ class RestoredDirectory:
     def finish(self, manifest: BackupManifest) -> RestoreReceipt:
         """All is there: it takes the place of what was there."""
         try:
-            before = reading.contents_of(reading.recovered_of(manifest, lambda file: self._place / file.name))
+            found = reading.recovered_of(manifest, lambda file: self._place / file.name)
+            before, notes = reading.contents_of(found), another.notes_of(found)
             if manifest.queues is not None and before != manifest.queues:
                 raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
             owner = self._owner(manifest)
             if owner.node_id == manifest.node_id:
                 boot, next_id = self._jump(owner)
             else:
-                boot, next_id = self._import(manifest, owner)
+                nothing = another.left_out(found, manifest.id, owner.node_id)
+                del found  # its files move
+                before = tuple(queue for queue in before if queue.name not in nothing.values())
+                notes = ()
+                boot, next_id = self._import(manifest, owner, nothing)
             after = reading.contents_of(self._look(self._place, owner))
             aside = self._swap(owner, manifest.id)
         except OSError as error:
@@ -162,6 +170,7 @@ class RestoredDirectory:
         receipt = RestoreReceipt(
             manifest.id, manifest.made, datetime.now(UTC).isoformat(timespec="seconds"), manifest.node_id,
             owner.node_id, None if aside is None else str(aside), boot, next_id, tuple(receipt_rows(before, after)),
+            notes,
         )  # fmt: skip
         placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
         return receipt
@@ -249,7 +258,7 @@ class RestoredDirectory:
                 found.append((look.boot, look.next_id))
         return max(boot for boot, _ in found), max(next_id for _, next_id in found)
 
-    def _import(self, manifest: BackupManifest, owner: NodeIdentity) -> tuple[int, int]:
+    def _import(self, manifest: BackupManifest, owner: NodeIdentity, without: Iterable[int]) -> tuple[int, int]:
         """The messages under another node id: as an export and an import."""
         theirs = self._place / "theirs"
         theirs.mkdir(mode=0o700)
@@ -258,9 +267,10 @@ class RestoredDirectory:
         found = reading.recovered_of(manifest, lambda file: theirs / file.name)
         bodies = LargeDirectory(theirs / DIRECTORY)
         importer = written(
-            self._journal(self._place, owner), rows_of(found, manifest.node_id, bodies.read),
+            self._journal(self._place, owner),
+            another.for_another(rows_of(found, manifest.node_id, bodies.read), without),
             FiledBodies(self._place / DIRECTORY),
-        )  # fmt: skip
+        )
         assert importer.is_complete
         self._remove_unnamed()
         made = self._look(self._place, owner)

@@ -177,6 +177,8 @@ def _restore(args: argparse.Namespace) -> int:
     for row in receipt.queues:
         said = "" if row["balances"] else ": THEY DIFFER"
         source.say(f"queue {row['queue']}: {row['in_backup']} in the backup, {row['restored']} restored{said}")
+    for note in receipt.notes:
+        source.say(f"note: {note}")
     print(f"restored {receipt.backup} as node {receipt.node_id}; put aside: {receipt.aside or 'nothing was there'}")
     return exits.DONE if receipt.balances else exits.FAILED
 
