@@ -15,7 +15,7 @@ from mqbroker.core.queue.queue import Queue
 
 from tests.sim.drained import DrainedClusters, LeavingClusters, LeavingSubscriptions
 
-SEEDS = (9, 12, 15, 16)  # much is sent again in these, or called off twice
+SEEDS = (9, 15, 44, 68)  # much is sent again in the last ones, or called off twice
 LEAVING_SEEDS = (2, 3, 4, 12)  # in the last one two leave to each other, and are called off
 SUBSCRIBED_SEEDS = (2, 4, 5)  # in the second one two leave to each other as well
 BUG_SEEDS = range(40)

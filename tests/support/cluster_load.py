@@ -27,7 +27,7 @@ from tests.support.patience import PATIENCE_S
 # At most so many of one producer have no answer; then it waits.
 IN_FLIGHT_MAX = 50
 # Between two messages of one producer, so that what waits behind a fault stays small.
-PAUSE_S = 0.01
+PAUSE_S = 0.025
 SIZES_BYTES = (60, 200, 1024, 5000)
 CREDIT = 50
 WORKERS = 20

@@ -67,7 +67,7 @@ def site(tmp_path: Path) -> Site:
     ("playbook", "limit"),
     [
         ("mqops.cluster.rollout", "mq1"),
-        ("mqops.cluster.rollback", "mq3"),
+        ("mqops.cluster.rollback", "mq1"),
         ("mqops.cluster.uninstall", "all"),
         ("mqops.cluster.firewall", "mq2"),
     ],
