@@ -1,8 +1,9 @@
 """Looks at the room on the journal's file system now and then, and tells the node when it becomes scarce, or enough.
 
 Owns one task. A disk without room ends the node, so publishers are held back before (`min-disk-free-bytes`), and
-consumers make room. Invariant: the node is told of changes only, and a margin keeps them apart. The look may hang with
-the file system, so it runs in a thread.
+consumers make room. Before that in turn, and also where nobody wants publishers to be held back, room is scarce:
+nothing is kept any more only because a backup reads it (docs/adr/0030-backup.md). Invariant: the node is told of
+changes only, and a margin keeps them apart. The look may hang with the file system, so it runs in a thread.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from mqbroker.io.files import free_bytes
 from mqbroker.io.worker import Worker
 from mqbroker.node.values.inputs import JournalSpace
 
-SCAN_PERIOD_S = 5.0
+SCAN_PERIOD_S = 1.0
+HELD_FREE_BYTES_MIN = 1 << 28  # where the options want nothing to be free
 
 
 def roomy_bytes(free_bytes_min: int) -> int:
     """So much is enough and a margin: from here on nothing is scarce, below it files are given back that are kept."""
     return free_bytes_min * 5 // 4
+
+
+def scarce_bytes(free_bytes_min: int) -> int:
+    """Below so much, which is well above what has to be free, room is scarce."""
+    return 2 * (free_bytes_min or HELD_FREE_BYTES_MIN)
 
 
 class SpaceWatch:
@@ -32,13 +39,12 @@ class SpaceWatch:
         self._path = path
         self._free_bytes_min = free_bytes_min
         self._worker = Worker()
-        self._is_low = False
+        self._is_low = self._is_scarce = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on, if anybody wants that."""
-        if self._free_bytes_min:
-            self._task = asyncio.get_running_loop().create_task(self._watch())
+        """Look from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
         """Look no more."""
@@ -54,7 +60,12 @@ class SpaceWatch:
 
     def saw(self, free_bytes: int) -> None:
         """So much is free."""
-        enough = roomy_bytes(self._free_bytes_min) if self._is_low else self._free_bytes_min
-        if (free_bytes < enough) != self._is_low:
-            self._is_low = not self._is_low
-            self._post(JournalSpace(self._is_low, free_bytes))
+        is_low = _is_below(free_bytes, self._free_bytes_min, was=self._is_low)
+        is_scarce = _is_below(free_bytes, scarce_bytes(self._free_bytes_min), was=self._is_scarce)
+        if (is_low, is_scarce) != (self._is_low, self._is_scarce):
+            self._is_low, self._is_scarce = is_low, is_scarce
+            self._post(JournalSpace(is_low, free_bytes, is_scarce))
+
+
+def _is_below(free_bytes: int, mark: int, *, was: bool) -> bool:
+    return free_bytes < (roomy_bytes(mark) if was else mark)

@@ -122,7 +122,14 @@ def let_go_by_disk(stage: Stage) -> None:
     stage.run()
 
 
-@pytest.mark.parametrize("let_go", [let_go_by_time, let_go_by_disk])
+def let_go_before_publishers_are_held_back(stage: Stage) -> None:
+    stage.give(JournalSpace(False, 1, is_scarce=True))
+    stage.run()
+    assert not stage.broker.store.memory.is_shut
+    assert "disk-has-room" not in [each.event for each in stage.notices]
+
+
+@pytest.mark.parametrize("let_go", [let_go_by_time, let_go_by_disk, let_go_before_publishers_are_held_back])
 def test_what_is_let_go_before_its_end_is_deleted_and_told(let_go: Any) -> None:
     stage = stage_with_small_files()
     send(stage, 300)
@@ -167,8 +174,21 @@ def test_deletions_that_were_kept_back_go_one_after_the_other() -> None:
 
 def test_a_full_disk_has_no_room_for_a_backup() -> None:
     stage = stage_with_small_files()
-    let_go_by_disk(stage)
-    assert "the disk is nearly full" in stage.admin("backup-begin")["description"]
+    for space in (JournalSpace(True, 1), JournalSpace(True, 1, is_scarce=True), JournalSpace(False, 1, is_scarce=True)):
+        stage.give(space)
+        assert "the disk is nearly full" in stage.admin("backup-begin")["description"]
+    stage.give(JournalSpace(False, 1 << 40))
+    assert stage.admin("backup-begin")["large"] == []
+
+
+def test_room_that_gets_scarce_in_the_step_that_asks_is_no_room() -> None:
+    stage = stage_with_small_files()
+    send(stage, 3)
+    stage.give(AdminRequest(902, 1, "backup-begin", {}))
+    stage.give(JournalSpace(True, 1))
+    stage.run()
+    assert "the disk is nearly full" in stage.replies[902].error["description"]
+    assert "no backup of this session" in stage.admin("backup-end")["description"]
 
 
 def test_a_crash_in_the_middle_leaves_nothing_behind() -> None:

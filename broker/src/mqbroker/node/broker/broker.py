@@ -329,11 +329,12 @@ class Broker(ClusterBroker):
         self.relieve()
 
     def _space(self, given_: given.JournalSpace) -> None:
+        self.snapshots.space(is_scarce=given_.is_scarce or given_.is_low)
+        if given_.is_low == self.store.memory.is_shut:
+            return
         self.store.memory.is_shut = given_.is_low
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
-        if given_.is_low:
-            self.snapshots.give_up("the disk is nearly full")
         self.relieve()
 
     def _heard(self, given_: given.Datagram) -> None:

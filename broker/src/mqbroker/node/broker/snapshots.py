@@ -5,8 +5,10 @@ what the core knows then is what the journal says up to there, neither more nor 
 is deleted or used again: deletions of segments are kept back here, and files of large messages have one holder more.
 The journal itself goes on meanwhile, and the reader copies of its last file what was written by then.
 
-Bounded: one at a time, for at most `HOLD_MS_MAX`, and no longer than the session that asked for it; it is let go as
-well where room on the disk gets scarce, and the reader is told so at its end. Source: docs/adr/0030-backup.md.
+Bounded: one at a time, for at most `HOLD_MS_MAX`, no longer than the session that asked for it, and in bytes: what is
+kept back was there when the hold began, so it is no more than the backup has. It is let go as well where room on the
+disk gets scarce, before publishers are held back, and the reader is told so at its end.
+Source: docs/adr/0030-backup.md.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mqbroker.node.values.inputs import AdminRequest
 
 HOLD_MS_MAX: Final = 7 * 24 * 3_600_000
+NO_ROOM: Final = "the disk is nearly full, and what is read cannot be deleted"
 REFUSED: Final = "amqp:precondition-failed"
 NOTHING_HELD: Final = "no backup of this session is under way"
 
@@ -44,6 +47,7 @@ class Snapshots:
         self.due_ns = self.scheduled_ns = 0
         self._broker = broker
         self.wanted: AdminRequest | None = None  # in this step
+        self._is_scarce = False  # room on the disk
         self._held: HeldFiles | None = None
         self._kept_back: deque[int] = deque()  # segments that may be deleted when nothing is held
         self._lost: dict[int, str] = {}  # by session, until it is closed: why its files are held no more
@@ -52,8 +56,8 @@ class Snapshots:
         """Hold the files for this session; the answer lists them once all of it is committed. Raises Refused."""
         if self._held is not None or self.wanted is not None:
             raise Refused(REFUSED, f"{request.operation}: a backup is under way already; try again when it is done")
-        if self._broker.store.memory.is_shut:
-            raise Refused(REFUSED, f"{request.operation}: the disk is nearly full, and what is read cannot be deleted")
+        if self._is_scarce:
+            raise Refused(REFUSED, f"{request.operation}: {NO_ROOM}")
         LOOK.has_touched = True
         self._lost.pop(request.session, None)
         self.wanted = request
@@ -65,6 +69,9 @@ class Snapshots:
             return
         LOOK.has_touched = True
         self.wanted = None
+        if self._is_scarce:  # that was heard of in this step
+            broker.reply_error(request.id, REFUSED, f"{request.operation}: {NO_ROOM}")
+            return
         segments = broker.journal.files
         large = broker.store.large.hold_stored()
         self._held = HeldFiles(request.session, segments[-1][0] if segments else 0, large)
@@ -77,6 +84,13 @@ class Snapshots:
             "segments": [list(segment) for segment in segments], "large": large,
         }  # fmt: skip
         broker.store.decisions.wait_for_earlier(broker.reply, request.id, found)
+
+    def space(self, *, is_scarce: bool) -> None:
+        """Whether room on the disk is scarce: then nothing is held."""
+        LOOK.has_touched = True
+        self._is_scarce = is_scarce
+        if is_scarce:
+            self.give_up("the disk is nearly full")
 
     def end(self, request: AdminRequest) -> None:
         """All is read. Raises Refused where the files were not held all the time."""

@@ -126,10 +126,11 @@ class Looked:
 
 @frozen()
 class JournalSpace:
-    """Whether less is free on the file system of the journal than the options want."""
+    """Whether less is free on the file system of the journal than the options want; `is_scarce`: or will be soon."""
 
     is_low: bool
     free_bytes: int
+    is_scarce: bool = False
 
 
 class CertificateExpiry(NamedTuple):
