@@ -17,18 +17,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl.asking import LONG_WORK_S, PLACE, AskOptions, nodes_meant
+from mqctl.asking import PLACE, AskOptions, nodes_meant
 from mqctl.dev.process import broker_program
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import BROKER, Node, guarded, shell
 from mqctl.output import Rows, write
 from mqctl.ssh.local import LocalStream
-from mqctl.ssh.shell import OUTPUT_BYTES_MAX, CommandStream, open_stream
+from mqctl.ssh.shell import CommandStream, open_stream
 from mqctl.world import World
 
 CHUNK_BYTES: Final = 1 << 18
 LINE_BYTES_MAX: Final = 256 << 20
+# Checksums, and what a start would read, are read in silence: for as long as that takes for a disk that is full.
+SILENCE_S: Final = 6 * 3600.0
+KILLED: Final = 128
 HERE: Final = "the control node"
 
 JsonRow = dict[str, Any]
@@ -48,11 +51,13 @@ class BackupFolderOptions(AskOptions):
 class BackupStream:
     """One half: a command that talks, by lines and by bytes."""
 
-    def __init__(self, place: str, stream: CommandStream) -> None:
+    def __init__(self, place: str, stream: CommandStream, silence_s: float) -> None:
         self.place = place
+        self._silence_s = silence_s
+        self.is_lost = False  # nobody knows how it ended, or whether
         self._stream = stream
         self._buffer = bytearray()
-        stream.settimeout(LONG_WORK_S)
+        stream.settimeout(silence_s)
 
     def line(self) -> bytes:
         """The next line, with its end; less where it says no more."""
@@ -86,8 +91,9 @@ class BackupStream:
         code = self._stream.exit_code()
         if code == 0:
             return ""
+        self.is_lost = not 0 <= code <= KILLED  # a shell says by more than that which signal has ended what it ran
         why = self._stream.complaint().removeprefix("mqbroker: ")
-        return why if code > 0 else "the connection broke, or the command was killed"
+        return "the connection broke, or the command was killed" if self.is_lost else why
 
     def close(self) -> None:
         """Give it back."""
@@ -102,24 +108,25 @@ class BackupStream:
         try:
             chunk = self._stream.recv(CHUNK_BYTES)
         except TimeoutError:
-            raise CommandError(f"{self.place}: nothing came for {LONG_WORK_S:g} s", "mqctl status") from None
+            self.is_lost = True
+            raise CommandError(f"{self.place}: nothing came for {self._silence_s:g} s", "mqctl status") from None
         except (OSError, EOFError):
             return False
         self._buffer += chunk
         return bool(chunk)
 
 
-def here(words: Sequence[str]) -> BackupStream:
-    """`mqbroker backup` on this machine."""
-    return BackupStream(HERE, LocalStream(shlex.join([broker_program(), "backup", *words]), b""))
+def here(words: Sequence[str], silence_s: float = SILENCE_S) -> BackupStream:
+    """`mqbroker backup` on this machine, which may say nothing for so long."""
+    return BackupStream(HERE, LocalStream(shlex.join([broker_program(), "backup", *words]), b""), silence_s)
 
 
-def at(world: World, node: Node, words: Sequence[str]) -> BackupStream:
+def at(world: World, node: Node, words: Sequence[str], silence_s: float = SILENCE_S) -> BackupStream:
     """The same on the host of a node, with the rights to read its files."""
     if node.access is None:
-        return BackupStream(node.name, LocalStream(shlex.join([broker_program(), "backup", *words]), b""))
+        return BackupStream(node.name, LocalStream(shlex.join([broker_program(), "backup", *words]), b""), silence_s)
     command = guarded(world, node.access, [BROKER, "backup", *words])
-    return BackupStream(node.name, open_stream(shell(world, node.access), command))
+    return BackupStream(node.name, open_stream(shell(world, node.access), command), silence_s)
 
 
 def instance_words(node: Node) -> list[str]:
@@ -133,7 +140,7 @@ def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
     """The one line of JSON that a command prints, also where it says so of something that is bad."""
     try:
         line = stream.line()
-        found = _document(line[:OUTPUT_BYTES_MAX])
+        found = _document(line)
         why = stream.end()
     finally:
         stream.close()

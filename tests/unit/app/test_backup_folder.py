@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from mqbroker.app import exits
 from mqbroker.app.backup.folder import LOCK, BackupFolder
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
+
+from tests.unit.app.test_backup_manifest import MANIFEST
 
 
 @pytest.fixture
@@ -55,3 +59,23 @@ def test_a_new_file_system_is_empty(tmp_path: Path) -> None:
         with BackupFolder(tmp_path).locked():
             pass
     assert names(tmp_path) == ["backups", "files", "lost+found", LOCK]
+
+
+def test_one_manifest_that_cannot_be_read_hides_no_other_and_nothing_is_pruned_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, words = BackupFolder(tmp_path), [str(tmp_path), "--json"]
+    with folder.locked():
+        for backup_id in ("mq1-1", "mq1-2"):
+            (tmp_path / "backups" / f"{backup_id}.json").write_bytes(MANIFEST.called(backup_id).text())
+        (tmp_path / "backups" / "mq1-3.json").write_bytes(MANIFEST.text()[:-5])
+    before = names(tmp_path)
+    assert main(["backup", "list", *words]) == exits.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in found["backups"]] == ["mq1-1", "mq1-2"]
+    assert [row["id"] for row in found["bad"]] == ["mq1-3"]
+    assert main(["backup", "verify", *words]) == exits.FAILED
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["backups"]] == ["mq1-3", "mq1-1", "mq1-2"]
+    assert main(["backup", "prune", *words, "--keep", "1"]) != 0
+    assert "mq1-3.json: is no manifest of a backup; nothing is pruned beside it" in capsys.readouterr().err
+    assert names(tmp_path) == before

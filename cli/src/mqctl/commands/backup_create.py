@@ -61,10 +61,12 @@ def run(world: World, options: Options) -> int:
 def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
     speed = ["--bytes-per-second", str(options.bytes_per_second), "--hold-minutes", str(options.hold_minutes)]
     broker = [*speed, *backups.instance_words(node)]
+    # Checksums are made in silence, for no longer than files are held; then all is read once more.
+    silence_s = options.hold_minutes * 60 + backups.SILENCE_S
     if options.on_hosts:
-        return backups.said(backups.at(world, node, ["create", options.folder, *broker, "--json"]))
-    source = backups.at(world, node, ["send", *broker])
-    target = backups.here(["receive", str(world.cwd / options.folder)])
+        return backups.said(backups.at(world, node, ["create", options.folder, *broker, "--json"], silence_s))
+    source = backups.at(world, node, ["send", *broker], silence_s)
+    target = backups.here(["receive", str(world.cwd / options.folder)], silence_s)
     with counting(world, f"bytes copied from {node.name}", None) as advance:
         return backups.carried(source, target, advance)
 

@@ -20,6 +20,7 @@ COLUMNS = (
     Column("release", wide_only=True),
     Column("position", is_number=True, wide_only=True),
     Column("node_id", wide_only=True),
+    Column("why", wide_only=True),
 )
 
 
@@ -29,7 +30,15 @@ class Options(BackupFolderOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """List the backups of a folder, the oldest first. With -o json each has its queues."""
+    """List the backups of a folder, the oldest first. With -o json each has its queues. Exit code 3 if one is bad."""
     rows = Rows("mqctl.backup-list/1", COLUMNS)
-    backups.show(world, options, ["list", options.folder], rows, lambda found: list(found["backups"]))
-    return Exit.DONE if rows.extra["is_whole"] else Exit.DEGRADED
+    shown = backups.show(world, options, ["list", options.folder], rows, _rows_of)
+    bad = [row for row in shown if row.get("why")]
+    for row in bad:
+        world.note(f"mqctl: {row['id']} is bad: {row['why']}")
+    return Exit.DEGRADED if bad or not rows.extra["is_whole"] else Exit.DONE
+
+
+def _rows_of(found: backups.JsonRow) -> list[backups.JsonRow]:
+    nothing = dict.fromkeys(column.name for column in COLUMNS)
+    return [*found["backups"], *(nothing | each for each in found.get("bad", ()))]  # earlier releases say nothing of it

@@ -10,8 +10,9 @@ import typer
 from mqctl import backups, confirm
 from mqctl.asking import the_only_node
 from mqctl.backups import BackupFolderOptions, FolderArgument
-from mqctl.errors import UsageError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
+from mqctl.nodes import Node
 from mqctl.output import Column, Rows
 from mqctl.progress import counting
 from mqctl.world import World
@@ -57,13 +58,7 @@ def run(world: World, options: Options) -> int:
     confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
     words = [*backups.instance_words(node), "--json", *(["--keep-node-id"] if options.keep_node_id else [])]
     words += ["--as-another-node"] if options.as_another_node else []
-    if options.on_hosts:
-        stream = backups.at(world, node, ["restore", options.folder, options.backup, *words])
-        receipt = backups.said(stream, may_fail=True)
-    else:
-        source = backups.here(["give", str(world.cwd / options.folder), options.backup])
-        with counting(world, f"bytes given to {node.name}", None) as advance:
-            receipt = backups.carried(source, backups.at(world, node, ["take", *words]), advance)
+    receipt = _restored(world, options, node, words)
     rows = Rows("mqctl.backup-restore/1", COLUMNS)
     rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in receipt["queues"]]
     rows.extra = {name: receipt[name] for name in ("backup", "made", "restored", "node_id", "from_node_id", "aside")}
@@ -73,3 +68,23 @@ def run(world: World, options: Options) -> int:
         world.note(f"mqctl: {note}")
     world.note(f"restored as node {receipt['node_id']}; put aside: {receipt['aside'] or 'nothing was there'}")
     return Exit.DONE if receipt["balances"] else Exit.DEGRADED
+
+
+def _restored(world: World, options: Options, node: Node, words: list[str]) -> backups.JsonRow:
+    if options.on_hosts:
+        target = backups.at(world, node, ["restore", options.folder, options.backup, *words])
+    else:
+        target = backups.at(world, node, ["take", *words])
+    try:
+        if options.on_hosts:
+            return backups.said(target, may_fail=True)
+        source = backups.here(["give", str(world.cwd / options.folder), options.backup])
+        with counting(world, f"bytes given to {node.name}", None) as advance:
+            return backups.carried(source, target, advance)
+    except CommandError as error:
+        if target.is_lost:
+            why = (
+                f"{error.what}; whether it is restored is not known: restored.json in its data directory names the last"
+            )
+            raise CommandError(why, "mqctl status") from None
+        raise

@@ -52,13 +52,28 @@ class BackupFolder:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def backups(self) -> list[BackupManifest]:
-        """All backups, the oldest first."""
+        """All backups, the oldest first. Raises ConfigFault where one manifest cannot be read, too."""
+        found, faults = self.look()
+        for fault in faults.values():
+            raise fault
+        return found
+
+    def look(self) -> tuple[list[BackupManifest], dict[str, ConfigFault]]:
+        """All backups, the oldest first, and by its name why another one cannot be read."""
         try:
             names = sorted(os.listdir(self.path / BACKUPS))
         except OSError as error:
             raise ConfigFault(str(self.path), f"is no folder of backups ({error.strerror})") from None
-        found = [self.get(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
-        return sorted(found, key=lambda each: (each.made, each.id))
+        found: list[BackupManifest] = []
+        faults: dict[str, ConfigFault] = {}
+        for name in names:
+            backup_id = name.removesuffix(SUFFIX)
+            if backup_id != name:
+                try:
+                    found.append(self.get(backup_id))
+                except ConfigFault as fault:
+                    faults[backup_id] = fault
+        return sorted(found, key=lambda each: (each.made, each.id)), faults
 
     def get(self, backup_id: str) -> BackupManifest:
         """One backup."""
@@ -155,7 +170,10 @@ class BackupFolder:
     def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
         """Delete all backups of each node but the newest, and files that none needs any more: these backups, and how
         many bytes of files."""
-        found = self.backups()
+        found, faults = self.look()
+        for fault in faults.values():
+            # Which files it needs is not known, so none may go.
+            raise ConfigFault(fault.path, f"{fault.why}; nothing is pruned beside it: remove it where it may go")
         gone: list[BackupManifest] = []
         for node_id in {each.node_id for each in found}:
             of_node = [each for each in found if each.node_id == node_id]

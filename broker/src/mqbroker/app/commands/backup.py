@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     create = actions.add_parser("create", help="copy what a running broker has on disk at this moment into a folder")
     send = actions.add_parser("send", help="the same, to `receive` at the other end of standard input and output")
     receive = actions.add_parser("receive", help="take into a folder what `send` sends")
-    list_ = actions.add_parser("list", help="which backups are in a folder")
+    list_ = actions.add_parser("list", help=f"which backups are in a folder (exit code {exits.FAILED}: one is bad)")
     verify = actions.add_parser("verify", help=f"read backups as a start would (exit code {exits.FAILED}: one is bad)")
     restore = actions.add_parser("restore", help="give a backup to a broker that does not run")
     give = actions.add_parser("give", help="the same, to `take` at the other end of standard input and output")
@@ -120,22 +120,27 @@ def _made(args: argparse.Namespace, made: BackupManifest, copied: int) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = BackupFolder(args.folder).backups()
+    found, faults = BackupFolder(args.folder).look()
     if args.json:
-        print(safe_json(json.dumps({"schema": 1, "backups": [row_of(each) for each in found]})))
-        return exits.DONE
+        bad = [{"id": backup_id, "why": str(fault)} for backup_id, fault in faults.items()]
+        print(safe_json(json.dumps({"schema": 1, "backups": [row_of(each) for each in found], "bad": bad})))
+        return exits.FAILED if faults else exits.DONE
     for each in found:
         source.say(
             f"{each.id}: node {each.node} at {each.made}, {each.messages} messages, {each.used_bytes} bytes in "
             f"{len(each.files)} files"
         )
-    return exits.DONE
+    for backup_id, fault in faults.items():
+        source.say(f"{backup_id}: bad: {fault}")
+    return exits.FAILED if faults else exits.DONE
 
 
 def _verify(args: argparse.Namespace) -> int:
     folder = BackupFolder(args.folder)
-    wanted = [folder.get(each) for each in args.ids] if args.ids else folder.backups()
-    rows: list[dict[str, Any]] = []
+    wanted, faults = ([folder.get(each) for each in args.ids], {}) if args.ids else folder.look()
+    rows: list[dict[str, Any]] = [
+        {"id": backup_id, "good": False, "messages": 0, "why": str(fault)} for backup_id, fault in faults.items()
+    ]
     for each in wanted:
         why = ""
         try:

@@ -1,0 +1,38 @@
+"""Halves of a backup that fall silent or break off: how long they may be silent, and what is known of them then."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+
+import pytest
+from mqctl.backups import BackupStream, carried, said
+from mqctl.errors import CommandError
+from mqctl.ssh.local import LocalStream
+
+
+def half(program: str, silence_s: float = 60.0) -> BackupStream:
+    return BackupStream("mq1", LocalStream(shlex.join([sys.executable, "-c", program]), b""), silence_s)
+
+
+def test_nobody_knows_what_became_of_one_that_is_silent() -> None:
+    stream = half("import time; time.sleep(60)", 0.2)
+    with pytest.raises(CommandError, match=r"mq1: nothing came for 0\.2 s"):
+        said(stream)
+    assert stream.is_lost
+
+
+@pytest.mark.parametrize("end", [said, lambda stream: carried(half(""), stream, lambda size: None)])
+def test_nor_of_one_that_was_killed(end: Callable[[BackupStream], object]) -> None:
+    stream = half("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(CommandError):
+        end(stream)
+    assert stream.is_lost
+
+
+def test_one_that_says_why_it_failed_is_known() -> None:
+    stream = half("import sys; sys.exit('mqbroker: there is no such backup')")
+    with pytest.raises(CommandError, match="mq1: there is no such backup"):
+        said(stream)
+    assert not stream.is_lost
