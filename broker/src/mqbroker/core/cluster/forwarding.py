@@ -81,6 +81,7 @@ class Remotes:
         self.cordon = Cordon(store)
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self.given_up: dict[str, None] = {}  # nodes beyond a neighbour that do not come back, while something waits
+        self.refused_by: dict[tuple[int, str], None] = {}  # queues that were handed on in vain, by their id and to whom
         self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has; itself: it is cordoned
         self.wholly_here: dict[
             str, None
@@ -153,7 +154,7 @@ class Remotes:
 
     def queues_of(self, target: str, connection: str = "") -> list[Queue]:
         """Store-and-forward queues for a node."""
-        wanted = (queue for route, queue in self.queues.items() if route.target == target)
+        wanted = (queue for queue in self.queues.values() if queue.kind.forwards_to == target)
         return [queue for queue in wanted if connection in ("", queue.kind.connection)]
 
     def drained_to(self, target: str, connection: str) -> list[Queue]:
@@ -215,28 +216,67 @@ class Remotes:
         return held
 
     def hand_on(self, queue: Queue, target: str) -> Held | None:
-        """What is in a store-and-forward queue goes to this node from now on, which knows the way; what the one that it
-        is for may have waits for its answer, if there is such: that. On disk with this step's append."""
-        before, ids = queue.kind, IdRanges() if queue.handed_over is None else queue.handed_over.awaited
+        """What is in a store-and-forward queue, and what comes for its owner, goes to this node from now on, which may
+        know the way; what the one that it went to may have waits for its answer, if there is such: that. On disk with
+        this step's append."""
+        return self._turn(queue, target, IdRanges() if queue.handed_over is None else queue.handed_over.awaited)
+
+    def turn_back(self, queue: Queue, *, is_there: bool) -> Held | None:
+        """The same the other way: it goes to its owner again, and so does what that may have. `is_there`: what the node
+        that it was handed to may have waits for its answer; else that has none of it, or nobody waits for it."""
+        owner, held, handed_over = queue.kind.owner, self.scale_down.held, queue.handed_over
+        ids = handed_over.awaited if is_there and handed_over is not None else IdRanges()
+        owned = [each for each in held.of(queue) if each.kind.forwards_to == owner]
+        others = IdRanges()
         LOOK.has_touched = True
-        del self.queues[_route_of(queue)]
+        for first, end in (stretch for each in owned for stretch in each.ids):
+            others.add(first, end)
+            ids.remove(first, end)  # these went to no other node, although nobody knows that after a start
+        apart = self._turn(queue, owner, ids, others)
+        for each in owned:
+            held.give_back(each)
+            if queue.handed_over is not None:
+                queue.handed_over.begun_before(self._store.next_id)
+        return apart
+
+    def _turn(self, queue: Queue, target: str, ids: IdRanges, others: IdRanges | None = None) -> Held | None:
+        """`others`: ids that do not wait with those, whatever lies between them."""
+        before = queue.kind
+        LOOK.has_touched = True
         queue.kind = replace(before, forwards_to=target)
         self._store.journal.declare(queue.journal_id, queue.kind.encoded())
         queue.handed_over = HandedOver()
-        self.queues[_route_of(queue)] = queue
-        held = self.scale_down.held.begin(queue, before, ids) if ids.count else None
+        held = self.scale_down.held.begin(queue, before, ids, others or IdRanges()) if ids.count else None
         queue.look_for_expired()
         self._store.changed(queue)
-        self.on_queue(queue)
+        for each in (queue,) if held is None else (queue, held.queue):
+            self.on_queue(each)
         return held
 
-    def may_hand_on(self, queue: Queue, target: str) -> bool:
-        """Whether that is of use: clients' messages are in it that the node that it is for cannot have."""
+    def handed_on(self, connection: str, *, owner: str = "", target: str = "") -> list[Queue]:
+        """Store-and-forward queues of one node, or of all, that go to this one, or to any, in place of their owner."""
+        kinds = ((queue, queue.kind) for queue in self.queues.values() if queue.kind.is_handed_on)
+        wanted = [(queue, kind) for queue, kind in kinds if kind.connection == connection]
+        return [queue for queue, kind in wanted if owner in ("", kind.owner) and target in ("", kind.forwards_to)]
+
+    def is_turned_back(self, queue: Queue) -> bool:
+        """Whether what the node that it was handed to refuses waits for its owner: not where that is gone for good."""
+        return queue.kind.is_handed_on and not all(map(self._is_over, queue.kind.route))
+
+    def why_not_handed_on(self, queue: Queue, target: str) -> str:
+        """What hinders clients' messages in it from going over that node; empty where they may. The node can say by an
+        answer that it knows no way to the one name of a route; of several it might take some alone."""
         kind, handed_over = queue.kind, queue.handed_over
-        route = _route_of(queue)._replace(target=target)
-        if handed_over is None or kind.address.startswith(INTERNAL_PREFIX) or route in self.queues:
-            return False
-        return queue.message_count > queue.unanswered_count
+        if handed_over is None or kind.address.startswith(INTERNAL_PREFIX):
+            return "they are for that node alone"
+        if len(kind.route) > 1:
+            return "they go over no other one, as they are for several queues"
+        if (queue.journal_id, target) in self.refused_by:
+            return f"node {target} knows no way to it"
+        if any(each.kind.forwards_to == target for each in self.scale_down.held.of(queue)):
+            return f"node {target} has to answer first for what it may have of them"
+        count = queue.unanswered_count
+        return "" if queue.message_count > count else f"it may have {count} of them"
 
     def added(self, queue: Queue) -> None:
         """A store-and-forward queue is there: it was made, or recovery found it."""
@@ -246,7 +286,7 @@ class Remotes:
         queue.handed_over = HandedOver()
         self.queues[route] = queue
         _, of, number = kind.name.rsplit(".", 2)
-        for target in (route.target, of):  # it may have been for another one when it was made
+        for target in (kind.forwards_to, of):  # it may be handed on, and comes back
             self._numbers[route.connection, target] = max(self._numbers.get((route.connection, target), 0), int(number))
 
     def restored(self) -> None:
@@ -333,8 +373,9 @@ class Remotes:
 
 
 def _route_of(queue: Queue) -> ForwardingRoute:
+    """Under which it is found: that of its owner, so that it takes what is for that also while it is handed on."""
     kind = queue.kind
-    return ForwardingRoute(kind.connection, kind.forwards_to, kind.address, kind.route, kind.forwards_shared)
+    return ForwardingRoute(kind.connection, kind.owner, kind.address, kind.route, kind.forwards_shared)
 
 
 class Forwarding:

@@ -106,10 +106,11 @@ class HeldBack:
         """Those that wait for a node."""
         return [each for each in self if (each.kind.forwards_to, each.kind.connection) == (target, connection)]
 
-    def begin(self, queue: Queue, kind: QueueKind, ids: IdRanges) -> Held:
-        """These ids of a queue, which goes elsewhere from now on, wait for the node that this says."""
+    def begin(self, queue: Queue, kind: QueueKind, ids: IdRanges, others: IdRanges) -> Held:
+        """These ids of a queue, which goes elsewhere from now on, wait for the node that this says; none of `others`
+        does, whatever lies between them."""
         LOOK.has_touched = True
-        ids = _few(queue, ids)
+        ids = _few(queue, ids, others)
         if ids.count:
             said = b"".join(_STRETCH.pack(*each) for each in ids)
             self._store.journal.duplicates.add(_name_of(kind), NUMBER, said, NUMBER)
@@ -166,6 +167,25 @@ class HeldBack:
         self._store.changed(held.of)
         return count
 
+    def refused(self, queue: Queue, *, is_all: bool) -> None:
+        """The node that may have what is in this one, which is a part of another, has said that it has not: of all, or
+        of those that it refused one by one. They are in their queue again."""
+        held = next((each for each in self if each.queue is queue), None)
+        LOOK.has_touched = True
+        if held is None or queue.handed_over is None:
+            return
+        if is_all:
+            self.give_back(held)
+            return
+        for segment in list(queue.backlog):
+            count = queue.handed_over.free_count(segment.first_id, segment.n)
+            if count:
+                taken = queue.backlog.take_at(segment.rank, count)
+                held.ids.remove(taken.first_id, taken.first_id + count)
+                held.of.put_back(taken)
+                self._store.tell_returned(held.of, taken)
+        self._store.changed(held.of)
+
     def end(self, held: Held) -> None:
         """It is over: nothing is in it, or that is dealt with."""
         name = held.of.kind.name
@@ -176,12 +196,13 @@ class HeldBack:
         self._store.journal.duplicates.drop(_name_of(held.kind))
 
 
-def _few(queue: Queue, ids: IdRanges) -> IdRanges:
+def _few(queue: Queue, ids: IdRanges, others: IdRanges) -> IdRanges:
     """The same in few stretches, as far as messages of the queue are concerned. What lies between those that are beyond
     the bound waits as well, which harms nothing: it goes to that node once."""
     stretches: list[tuple[int, int]] = []
     for first, end in ids:
-        if stretches and next(queue.backlog.of_ids(stretches[-1][1], first), None) is None:
+        is_near = bool(stretches) and not others.within(stretches[-1][1], first)
+        if is_near and next(queue.backlog.of_ids(stretches[-1][1], first), None) is None:
             stretches[-1] = stretches[-1][0], end
         else:
             stretches.append((first, end))

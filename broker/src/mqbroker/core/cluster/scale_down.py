@@ -111,9 +111,9 @@ class ScaleDown(MessageObserver, QueueObserver):
         still to be asked for; None: nothing does."""
         tally = self.tallies[queue.kind.name]
         ids = IdRanges() if queue.handed_over is None else queue.handed_over.awaited
-        return (
-            self.held.begin(queue, kind_for(queue.kind, tally.now), ids) if ids.count or tally.now.has_to_ask else None
-        )
+        if not ids.count and not tally.now.has_to_ask:
+            return None
+        return self.held.begin(queue, kind_for(queue.kind, tally.now), ids, IdRanges())
 
     def restore_held(self) -> None:
         """A start, when queues are there: what the process before kept apart is apart again."""

@@ -78,6 +78,16 @@ class QueueKind:
         return self.is_forwarding or self.is_draining
 
     @property
+    def owner(self) -> str:
+        """The node that a store-and-forward queue was made for: it goes there but while it is handed on."""
+        return self.name.rsplit(".", 2)[1]
+
+    @property
+    def is_handed_on(self) -> bool:
+        """Whether it goes to another node in place of its owner."""
+        return self.is_forwarding and self.forwards_to != self.owner
+
+    @property
     def is_owed_beyond(self) -> bool:
         """Whether its messages are for subscriptions that are further on than the node that they are sent to next."""
         return self.is_forwarding and not self.forwards_shared and not self.route[0].endswith(self.forwards_to)

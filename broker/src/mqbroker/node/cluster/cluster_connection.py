@@ -303,6 +303,8 @@ class ClusterConnection:
         if table is not None:
             table.clear()
         count = 0
+        for queue in self.broker.store.remotes.handed_on(self.options.name, target=node_id):
+            self.turn_back(queue, is_there=False)
         for queue in self.broker.store.remotes.drains.queues_to(node_id, self.options.name):
             count += queue.message_count
             self.broker.store.remotes.drains.end(queue)  # and is served here again
@@ -420,6 +422,16 @@ class ClusterConnection:
         forwards = None if bridge is None or bridge.peer is None else bridge.peer.forwards
         if forwards is not None and queue in forwards.consumers:
             forwards.let_go(forwards.consumers[queue], is_closed=is_closed)
+
+    def turn_back(self, queue: Queue, *, is_there: bool) -> None:
+        """A queue that was handed on goes to its owner again; `is_there`: what the node that it went to may have waits
+        for its answer, while this one leaves."""
+        remotes = self.broker.store.remotes
+        before = queue.kind.forwards_to
+        self.let_go(queue, is_closed=False)
+        held = remotes.turn_back(queue, is_there=is_there and remotes.scale_down.is_on)
+        self.broker.notice(Level.INFO, "scale-down-takes-back", queue=queue.kind.name, node_id=before,
+                           apart=0 if held is None else held.message_count)  # fmt: skip
 
     def call_off(self, queue: Queue, *, is_forced: bool) -> None:
         """A drain over this connection is to end."""

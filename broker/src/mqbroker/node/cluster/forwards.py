@@ -51,7 +51,10 @@ class Forwards:
         """Ask for a link for each queue that is there."""
         LOOK.has_touched = True
         self.is_begun = True
-        for queue in self.bridge.of.queues_for(self.bridge.node_id):
+        of = self.bridge.of
+        for queue in self.broker.store.remotes.handed_on(of.options.name, owner=self.bridge.node_id):
+            of.turn_back(queue, is_there=True)
+        for queue in of.queues_for(self.bridge.node_id):
             self.attach(queue)
 
     def attach(self, queue: Queue) -> None:
@@ -110,10 +113,26 @@ class Forwards:
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
+        if condition == NOT_FOUND and self._come_back(queue):
+            return
         if condition == NOT_FOUND and not queue.kind.is_draining and not broker.store.remotes.is_owed_beyond(queue):
             self._route_again(queue, consumer.link)
         elif condition:
             self._refused(queue, f"{condition}: {description[:200]}")
+
+    def _come_back(self, queue: Queue) -> bool:
+        """A queue that was handed on was refused, by a node which has taken none of it: it waits for its owner again.
+        False: that is gone for good."""
+        remotes = self.broker.store.remotes
+        if not remotes.is_turned_back(queue):
+            return False
+        LOOK.has_touched = True
+        if queue.part_of is not None:
+            remotes.scale_down.held.refused(queue, is_all=True)
+        else:
+            remotes.refused_by[queue.journal_id, queue.kind.forwards_to] = None
+            self.bridge.of.turn_back(queue, is_there=False)
+        return True
 
     def _is_kept_apart(self, queue: Queue) -> bool:
         """Whether something of it waits for the answer of another node: then it stays until that has come."""
@@ -155,11 +174,22 @@ class Forwards:
         error = event.outcome.error if isinstance(event.outcome, Rejected) else None
         if error is None or error.condition != NOT_FOUND:
             return False
+        remotes, back = self.broker.store.remotes, dict[Queue, None]()
+        LOOK.has_touched = True
         for queue, segment in [segment_of(taken) for taken in event.taken if taken.token is not None]:
-            if queue.kind.is_draining or self.broker.store.remotes.is_owed_beyond(queue):
+            if remotes.is_turned_back(queue):
+                self._hold(queue, segment)
+                back[queue] = None
+            elif queue.kind.is_draining or remotes.is_owed_beyond(queue):
                 self._hold(queue, segment)
             else:
-                self.broker.store.remotes.reroute(queue, segment)
+                remotes.reroute(queue, segment)
+        for queue in back:
+            if queue.part_of is not None:
+                remotes.scale_down.held.refused(queue, is_all=False)
+            else:
+                remotes.refused_by[queue.journal_id, queue.kind.forwards_to] = None
+                self.bridge.of.turn_back(queue, is_there=True)
         return True
 
     def _hold(self, queue: Queue, segment: Segment) -> None:
@@ -204,6 +234,9 @@ class Forwards:
         queue, remotes = consumer.queue, self.broker.store.remotes
         if queue.kind.is_draining:
             self._look_at_drain(consumer)
+            return
+        if queue.part_of is not None and not queue.message_count and consumer.handed_over.ids.count:
+            self.wait_for_disk(consumer, list(consumer.handed_over.ids))
             return
         is_known = all(name in remotes.by_name for name in queue.kind.route)
         if queue.message_count or (is_known and not consumer.is_refused) or self.consumers.get(queue) is not consumer:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.core.cluster.drains import hindrance_of
-from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, TEMPORARY_PREFIX
+from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
@@ -92,10 +92,13 @@ def _why_it_is_owed(broker: ClusterBroker, queue: Queue) -> str:
     if is_linked(broker, kind.connection, kind.forwards_to):
         is_refused = not (kind.route[0].endswith(kind.forwards_to) or queue.consumers or queue.arriving_count)
         return f"holds {count} messages, to which node {kind.forwards_to} knows no way" if is_refused else ""
-    if not kind.address.startswith(INTERNAL_PREFIX) and not queue.unanswered_count:
-        return ""
-    why = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
-    return f"{why}: it may have {queue.unanswered_count} of them" if queue.unanswered_count else why
+    record, remotes = broker.store.remotes.scale_down, broker.store.remotes
+    what = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
+    if record.is_at_stop or record.is_ending or (record.is_on and kind.connection != record.connection):
+        return what
+    apart = queue.unanswered_count
+    why = remotes.why_not_handed_on(queue, record.target) or (f"it may have {apart} of them" if apart else "")
+    return f"{what}: {why}" if why else ""
 
 
 def why_apart(broker: ClusterBroker, held: Held) -> str:

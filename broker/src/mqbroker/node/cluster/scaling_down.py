@@ -124,16 +124,17 @@ class ScalingDown:
 
     def _hand_on(self) -> None:
         """What waits for nodes that have no link here goes over the heir, which has its own ways to them."""
-        broker, record = self._broker, self.record
-        if not self.is_moving or self.member is None:
-            return
-        for queue in list(broker.store.remotes.queues.values()):
+        broker, record, remotes = self._broker, self.record, self._broker.store.remotes
+        if not self.is_moving or self.member is None or record.is_at_stop or not self._is_linked(record.target):
+            return  # a stop waits for no other node, and its own end takes back what was handed on
+        for queue in list(remotes.queues.values()):
             kind = queue.kind
             if kind.forwards_to == record.target or kind.connection != record.connection:
                 continue
-            if self._is_linked(kind.forwards_to) or not broker.store.remotes.may_hand_on(queue, record.target):
+            if self._is_linked(kind.owner) or remotes.why_not_handed_on(queue, record.target):
                 continue
-            held = broker.store.remotes.hand_on(queue, record.target)
+            self._let_go(queue, is_closed=False)
+            held = remotes.hand_on(queue, record.target)
             apart = 0 if held is None else held.message_count
             broker.notice(Level.INFO, "scale-down-hands-on", queue=kind.name, node_id=kind.forwards_to,
                           messages=queue.message_count - apart, apart=apart)  # fmt: skip
@@ -146,6 +147,8 @@ class ScalingDown:
         """Ids of duplicate detection on their way to heirs before: the one of now gets all of them."""
         remotes = self._broker.store.remotes
         for connection, node_id in self.record.past:
+            if (connection, node_id) == (self.record.connection, self.record.target):
+                continue  # it was one before, and is it again
             for queue in remotes.queues_of(node_id, connection):
                 if DuplicateCargo.is_of(queue) and queue.ready_count:
                     self._broker.store.purge(queue)
@@ -158,6 +161,7 @@ class ScalingDown:
     def _begin_at(self, at_ns: int) -> None:
         LOOK.has_touched = True
         self._closing_ns, self.is_moving = at_ns, False
+        self._broker.store.remotes.refused_by.clear()
         self.cargo.forget()
         self._look_again(self._broker.at.monotonic_ns)  # for what goes before anybody leaves
 
@@ -188,6 +192,10 @@ class ScalingDown:
         for held in record.held if is_forced else ():
             self._let_go(held.queue, is_closed=False)
             record.held.give_back(held)
+        remotes = self._broker.store.remotes
+        for connection in self._broker.cluster.connections.values():
+            for queue in remotes.handed_on(connection.options.name):
+                connection.turn_back(queue, is_there=not is_forced)
         for queue in self.queues():
             self._broker.cluster.call_off(queue, is_forced=is_forced)
         if record.held.by_name:
