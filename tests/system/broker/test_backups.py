@@ -277,8 +277,8 @@ def test_large_messages_come_back_whole_to_their_node_and_to_another(
     other = make_broker(options=OPTIONS)
     other.prepare()
     for broker in (node, other):
-        receipt = json.loads(broker.command("backup", "restore", kept, made["id"], "--config", str(broker.config_file),
-                                            "--json"))  # fmt: skip
+        words = ["--config", str(broker.config_file), "--json", *(["--as-another-node"] if broker is other else [])]
+        receipt = json.loads(broker.command("backup", "restore", kept, made["id"], *words))
         assert receipt["balances"]
         broker.start()
         assert large_bodies(broker) == bodies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,16 @@ def test_one_manifest_that_cannot_be_read_hides_no_other_and_nothing_is_pruned_b
     assert main(["backup", "prune", *words, "--keep", "1"]) != 0
     assert "mq1-3.json: is no manifest of a backup; nothing is pruned beside it" in capsys.readouterr().err
     assert names(tmp_path) == before
+
+
+def test_a_clock_that_was_wrong_for_a_day_prunes_no_newer_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = BackupFolder(tmp_path)
+    with folder.locked():
+        for number, day in enumerate((1, 2, 30, 3, 4)):  # the third was made on the third of the month
+            made = replace(MANIFEST.called(f"mq1-{number}"), made=f"2026-11-{day:02}T10:00:00+00:00", position=number)
+            (tmp_path / "backups" / f"mq1-{number}.json").write_bytes(made.text())
+    assert main(["backup", "prune", str(tmp_path), "--json", "--keep", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["pruned"] == ["mq1-0", "mq1-1", "mq1-3"]
+    assert [each.id for each in folder.backups()] == ["mq1-4", "mq1-2"]

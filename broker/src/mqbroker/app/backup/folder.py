@@ -168,8 +168,8 @@ class BackupFolder:
         raise ConfigFault(str(self.path), f"has {SAME_NAME_MAX} backups of {kept.id} already")
 
     def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
-        """Delete all backups of each node but the newest, and files that none needs any more: these backups, and how
-        many bytes of files."""
+        """Delete all backups of each node but the newest `keep`, which is above 0, and files that none needs any more:
+        these backups, and how many bytes of files."""
         found, faults = self.look()
         for fault in faults.values():
             # Which files it needs is not known, so none may go.
@@ -177,7 +177,10 @@ class BackupFolder:
         gone: list[BackupManifest] = []
         for node_id in {each.node_id for each in found}:
             of_node = [each for each in found if each.node_id == node_id]
-            gone += of_node[: max(len(of_node) - keep, 0)]
+            # By the clock of its host, which may have been wrong, and by how far its journal was: both have to agree.
+            by_journal = sorted(of_node, key=lambda each: (each.boot, each.position))
+            newest = (*of_node[-keep:], *by_journal[-keep:])
+            gone += [each for each in of_node if each not in newest]
         needed = {file.sha256 for each in found if each not in gone for file in each.files}
         try:
             for each in gone:
