@@ -50,8 +50,9 @@ class Options(AskOptions):
 def run(world: World, options: Options) -> int:
     """Collect what helps to understand a cluster: state, options, metrics, topology, events, logs and versions.
 
-    No messages, passwords or keys are in it; names of hosts, users, addresses and clients are. Exit code 3 if a node
-    is missing in it or does not answer everything; what is missing, and why, is in it too.
+    No messages, passwords or keys are in it; names of hosts, users, addresses and clients are, and the selectors of
+    subscriptions. Exit code 3 if a node is missing in it or does not answer everything; what is missing, and why, is in
+    it too.
     """
     nodes = nodes_meant(world, options)
     rows = Rows("mqctl.support-bundle/1", (*PLACE, *COLUMNS))
@@ -127,10 +128,18 @@ def _write(path: Path, files: BundleFiles) -> None:
     """A new file, for its owner: who talks to whom is nobody else's business."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
-            for name, content in sorted(files.items()):
-                entry = tarfile.TarInfo(f"support-bundle/{name}")
-                entry.size, entry.mode = len(content), 0o600
-                archive.addfile(entry, io.BytesIO(content))
+        try:
+            _write_archive(descriptor, files)
+        except BaseException:  # Ctrl-C as well: a part of it would be in the way of the next try
+            path.unlink(missing_ok=True)
+            raise
     except OSError as fault:
         raise CommandError(f"{path} cannot be made: {fault.strerror}", "mqctl support-bundle with a new file") from None
+
+
+def _write_archive(descriptor: int, files: BundleFiles) -> None:
+    with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(f"support-bundle/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
