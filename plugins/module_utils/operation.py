@@ -5,7 +5,8 @@
     {"number": 7, "is_held": true, "token": "5f0c…", "user": "ann", "machine": "laptop", "what": "mqctl rollout",
      "since": "2026-11-27 10:15:00 UTC"}
 
-An upgrade also notes its `goal`, the release that it goes to, and a `wish`: "pause" where nothing more of it may begin.
+A rollout or an upgrade also notes its `goal`, the release that it goes to, and a rollback the one that it takes back;
+operations after it keep that. A `wish` of "pause" says that nothing more of it may begin.
 
 Invariant: the number of a host never falls. Whoever has a lower one than is noted is refused, whatever became of who
 noted it; nothing ends by itself, neither by time nor by a boot. Source: docs/adr/0028-one-operation-at-a-time.md.
@@ -35,7 +36,7 @@ PLACE = "/var/lib/mq-operation.json"
 LOCK = "/run/mq-operation.lock"
 PAUSE = "pause"
 KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
-# Of an operation that goes on over several runs: the release that it goes to, and what somebody wishes of it meanwhile.
+# The release that it, or the last one before it, brings or takes back; and what somebody wishes of it meanwhile.
 MORE = {"goal": str, "wish": str}
 NUMBER_MAX = 2**53  # what JSON has as a whole number everywhere
 

@@ -81,6 +81,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
          "hostvars": {"mq1": {"__mq_now": {"current": "2"}}, "mq2": {"__mq_now": {"current": "1"}}}},
         "the hosts have the releases 2, 1; say which one is left with -e mq_rollback_from=RELEASE; nothing was changed",
     ),
+    "Who goes on says what with": ({}, "so it takes -e mq_rollback_from=RELEASE"),
     "It has kept what it returns to": (
         {"__mq_left": "2"}, "it has kept nothing of what was before release 2: there was no other one",
     ),

@@ -57,7 +57,7 @@ class HeldCluster:
 class OperationScope:
     """`changed`: the hosts that an operation changes, None for all; `seen`: host -> its number before the plan.
 
-    `goal`: the release that it goes to; `instead_of`: commands in whose place it may come where it goes on, too.
+    `goal`: the release that it brings or takes back; `instead_of`: commands in whose place it may come where it goes on, too.
     """
 
     changed: Collection[str] | None = None
@@ -92,8 +92,19 @@ def require_free(world: World, cluster: InventoryCluster) -> None:
 
 def numbers(world: World, cluster: InventoryCluster) -> dict[str, int]:
     """Host -> the number that is noted there, 0 for none; asked before a plan is made, so that it still holds later."""
-    found = look(world, cluster.hosts)[0]
+    return numbers_of(look(world, cluster.hosts)[0])
+
+
+def numbers_of(found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, int]:
+    """Host -> the number of its note, 0 for none."""
     return {name: int(note["number"]) if note else 0 for name, note in found.items()}
+
+
+def goal_of(found: Mapping[str, Mapping[str, Any] | None], what: str = "") -> str:
+    """The release that the newest of these notes is about; empty where it is about none, or is of another command than
+    `what`."""
+    last = max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
+    return str(last.get("goal", "")) if last is not None and what in ("", last["what"]) else ""
 
 
 def is_paused(world: World, hosts: Sequence[Host]) -> bool:
@@ -179,7 +190,9 @@ def _require_none_since(found: Mapping[str, dict[str, Any] | None], seen: Mappin
 def note_of(
     world: World, what: str, found: Mapping[str, dict[str, Any] | None], *, is_held: bool = True, goal: str = ""
 ) -> dict[str, Any]:
-    """The next operation after those that were found. Raises CommandError where no number is left."""
+    """The next operation after those that were found. One that is about no release keeps what the one before was about:
+    a way back needs it, whatever came in between. Raises CommandError where no number is left."""
+    goal = goal or goal_of(found)
     number = max((int(note["number"]) for note in found.values() if note), default=0) + 1
     if number >= noting.NUMBER_MAX:
         raise CommandError(f"operation {number - 1} has the last number there is, so none follows it; it is noted in "

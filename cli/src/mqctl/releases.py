@@ -1,7 +1,8 @@
 """Which releases the hosts of a cluster have and run, and which one a way back leads to.
 
-Everything is read off the hosts. Where all have one release, that is the one that is left; where they have several, as
-in the middle of an upgrade, it is the one before which others still are. Source: docs/adr/0029-upgrade.md.
+Everything is read off the hosts. The note of the last operation says which release it was about, and a way back leaves
+that one. Where it says nothing, as it is of an earlier mqctl, and all have one release, it is that; where they have
+several, it is the one before which others still are. Source: docs/adr/0029-upgrade.md.
 """
 
 from __future__ import annotations
@@ -58,8 +59,13 @@ def look(world: World, hosts: Sequence[Host]) -> tuple[list[HostReleases], dict[
     return found, faults
 
 
+def having(hosts: Sequence[HostReleases], release: str) -> dict[str, HostReleases]:
+    """Host -> its releases, of those that have or run this one."""
+    return {one.host: one for one in hosts if release in one.all}
+
+
 def left_by(hosts: Sequence[HostReleases]) -> str:
-    """The release that a way back leaves. Raises CommandError where the hosts do not say which."""
+    """The release that a way back leaves where no note says it. Raises CommandError where the hosts do not say which."""
     present = sorted({release for one in hosts for release in one.all})
     if not present:
         raise CommandError("no host has a release; nothing was changed", "mqctl rollout")

@@ -24,7 +24,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import HeldCluster, OperationScope, Resume, holding, is_paused, numbers
+from mqctl.operation import HeldCluster, OperationScope, Resume, goal_of, holding, is_paused, look, numbers_of
 from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
@@ -60,11 +60,10 @@ class RollingOptions(ReaderOptions, BundleOptions):
 @dataclass(frozen=True, slots=True)
 class Rolling:
     """What a command makes of a rollout. `command`: as it is noted on hosts; `is_canary_first`: the first host that is
-    restarted is alone, whatever the batch; `notes_goal`: hosts are told which release they go to."""
+    restarted is alone, whatever the batch."""
 
     command: str
     is_canary_first: bool = False
-    notes_goal: bool = False
 
 
 def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
@@ -73,8 +72,11 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
-        seen = numbers(world, cluster)
+        notes = look(world, cluster.hosts)[0]
         bundle = bundle_of(world, options, cluster)
+        goal = read(Path(bundle)).release
+        if options.resume:
+            require_goal(rolling.command, goal_of(notes, rolling.command), goal)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         if not options.check:
             turns = restarts(cluster, plan.changes, batch, is_canary_first=rolling.is_canary_first)
@@ -89,8 +91,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     play = replace(play, is_check=options.check, is_diff=options.diff, command=rolling.command)
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
-    goal = read(Path(bundle)).release if rolling.notes_goal else ""
-    scope = OperationScope({one.name for one in hosts}, seen, goal)
+    scope = OperationScope({one.name for one in hosts}, numbers_of(notes), goal)
     with holding(world, cluster, rolling.command, is_resumed=options.resume, scope=scope) as own:
         make_missing(world, folder, plan.missing)
         code = carry_out(world, options, cluster, hosts, play)
@@ -99,6 +100,15 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
             settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
         keep_paused(world, own)
     return code
+
+
+def require_goal(command: str, noted: str, release: str) -> None:
+    """Who goes on has the release of the run in whose place he comes. Raises CommandError."""
+    if noted not in ("", release):
+        raise CommandError(
+            f"{command} was begun with release {noted}, and this is {release}; nothing was changed",
+            f"{command} --resume with that release, or mqctl operation release first",
+        )
 
 
 def keep_paused(world: World, own: HeldCluster) -> None:

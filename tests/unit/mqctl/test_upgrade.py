@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from mqctl import operation
 from mqctl.bundle.manifest import MANIFEST, describe, parse_target
 from mqctl.commands import rollback, upgrade
-from mqctl.commands.upgrade import Options, UpgradeStep, goal_of, require_held, state_of
+from mqctl.commands.upgrade import Options, UpgradeStep, require_held, state_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
@@ -67,7 +68,7 @@ def test_who_goes_on_or_takes_it_back_is_not_paused(world: World, cluster: Inven
     operation.begin(world, cluster, rollback.COMMAND, is_resumed=True, scope=scope)
     assert noted(world) == dict.fromkeys(NAMES, (2, True))
     assert not operation.is_paused(world, cluster.hosts)
-    assert all("wish" not in one and "goal" not in one for one in notes(world))
+    assert all("wish" not in one and one["goal"] == GOAL for one in notes(world))
 
 
 def test_nothing_is_taken_back_while_a_batch_is_under_way(
@@ -91,7 +92,7 @@ def test_a_stop_lets_go_of_the_hosts_and_the_one_that_ran_is_refused(
     upgrade.run(world, Options(step=UpgradeStep.STOP, yes=True))
     assert noted(world) == dict.fromkeys(NAMES, (2, False))
     assert noting.lost_to(own.note, f"{world.cwd}/mq1{noting.PLACE}").endswith("is over; begin anew")
-    assert goal_of(operation.look(world, cluster.hosts)[0]) == ""
+    assert operation.goal_of(operation.look(world, cluster.hosts)[0], UPGRADE) == ""
 
 
 @pytest.mark.parametrize("step", [UpgradeStep.PAUSE, UpgradeStep.STOP])
@@ -114,8 +115,10 @@ def test_an_upgrade_goes_on_to_the_release_that_it_was_begun_for(
     (folder / "bundle/requirements.lock").write_text("")
     manifest = describe(folder / "bundle", "0.2.0", parse_target("3.11", "manylinux_2_36_x86_64"))
     (folder / "bundle" / MANIFEST).write_text(manifest.to_json())
-    with pytest.raises(CommandError, match=f"the upgrade goes to release {GOAL}, and .* is {manifest.release}"):
-        upgrade.run(world, Options(step=UpgradeStep.RESUME, yes=True, bundle=str(folder / "bundle")))
+    # However it is said: the messages name --resume.
+    for step, is_resumed in ((UpgradeStep.RESUME, False), (UpgradeStep.RUN, True)):
+        with pytest.raises(CommandError, match=f"begun with release {GOAL}, and this is {manifest.release}"):
+            upgrade.run(world, Options(step=step, resume=is_resumed, yes=True, bundle=str(folder / "bundle")))
 
 
 def note(number: int, what: str = UPGRADE, **more: Any) -> dict[str, Any]:
@@ -123,9 +126,9 @@ def note(number: int, what: str = UPGRADE, **more: Any) -> dict[str, Any]:
 
 
 def test_the_newest_note_says_where_an_upgrade_goes() -> None:
-    assert goal_of({}) == goal_of({"mq1": None}) == ""
-    assert goal_of({"mq1": note(3, goal="a"), "mq2": note(5, goal="b"), "mq3": None}) == "b"
-    assert goal_of({"mq1": note(3, goal="a"), "mq2": note(5, "mqctl rollout")}) == ""
+    assert operation.goal_of({}) == operation.goal_of({"mq1": None}) == ""
+    assert operation.goal_of({"mq1": note(3, goal="a"), "mq2": note(5, goal="b"), "mq3": None}, UPGRADE) == "b"
+    assert operation.goal_of({"mq1": note(3, goal="a"), "mq2": note(5, "mqctl rollout", goal="a")}, UPGRADE) == ""
     assert list(require_held({"mq1": note(3), "mq2": note(3, "mqctl rollout"), "mq3": None})) == ["mq1"]
     assert [state_of(one) for one in (None, note(1), note(1, is_held=False), note(1, wish="pause"))] == [
         "free", "held (mqctl upgrade)", "free", "paused (mqctl upgrade)",
@@ -136,3 +139,49 @@ def test_status_says_which_hosts_cannot_be_looked_at(world: World, cluster: Inve
     (folder / "mq1").rename(folder / "gone")
     assert upgrade.run(world, Options(step=UpgradeStep.STATUS)) == Exit.DEGRADED
     assert "mq1 is not reached" in told(world)
+
+
+OLDER, OLD = "0.0.9-99999999", "0.1.0-aaaaaaaa"
+
+
+def has(folder: Path, name: str, *releases: str) -> None:
+    """The host came through these releases, and the last one is the current one."""
+    place = folder / name / "opt/mq"
+    (place / "before").mkdir(parents=True)
+    for before, release in pairwise(releases):
+        kept = {"schema": 1, "release": before, "unit": "", "options": {}}
+        (place / f"before/{release}.json").write_text(json.dumps(kept))
+    (place / "current").symlink_to(f"releases/{releases[-1]}")
+
+
+@pytest.mark.parametrize("between", ["", "mqctl upgrade stop", "mqctl operation release", "mqctl drain mq3"])
+def test_a_way_back_takes_no_more_back_than_what_was_brought_last(
+    world: World, cluster: InventoryCluster, folder: Path, between: str
+) -> None:
+    """An upgrade that came to one host, which is lost by now, or to none."""
+    for name in NAMES:
+        has(folder, name, OLDER, OLD)
+    begun(world, cluster)
+    if between == "mqctl drain mq3":
+        operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0])
+        operation.end(world, operation.begin(world, cluster, between))
+    elif between:
+        operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0], between)
+    assert all(one["goal"] == GOAL for one in notes(world))
+    with pytest.raises(CommandError, match=f"no host that was reached has release {GOAL}") as raised:
+        rollback.run(world, rollback.Options(yes=True, instead=True))
+    assert "--leave RELEASE goes back further" in raised.value.attempt
+
+
+def test_a_rollback_that_was_cut_off_after_its_last_host_is_over(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES:
+        has(folder, name, OLDER, OLD)
+    begun(world, cluster, rollback.COMMAND)
+    with pytest.raises(CommandError, match=f"begun with release {GOAL}, and this is {OLD}"):
+        rollback.run(world, rollback.Options(yes=True, resume=True, leave=OLD))
+    with pytest.raises(CommandError, match="nodes of main do not run"):  # these folders have none
+        rollback.run(world, rollback.Options(yes=True, resume=True))
+    assert f"no host has release {GOAL} any more" in told(world)
+    assert noted(world) == dict.fromkeys(NAMES, (2, False))

@@ -14,12 +14,14 @@ from mqctl.errors import CommandError
 from mqctl.gate.gate import Force, require_served, turns_of
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, holding, numbers
+from mqctl.operation import OperationScope, Resume, holding
 from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import MARK, batch_of, untouched
 from mqctl.playbook.run import Play
 from mqctl.releases import HostReleases
+from mqctl.rolling import require_goal
+from mqctl.verification import verify
 from mqctl.world import World
 
 COMMAND = "mqctl rollback"
@@ -31,7 +33,9 @@ COLUMNS = (Column("host"), Column("release"), Column("running"), Column("returns
 class Options(ReaderOptions, InventoryOptions):
     """Which release is left, by which hosts."""
 
-    leave: Annotated[str, typer.Option(help="The release that is left. [default: the later one that hosts have]")] = ""
+    leave: Annotated[
+        str, typer.Option(help="The release that is left. [default: the last one that the cluster was brought to]")
+    ] = ""
     limit: Annotated[
         str,
         typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
@@ -65,11 +69,15 @@ def run(world: World, options: Options) -> int:
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
-        seen = numbers(world, cluster)
+        notes = operation.look(world, cluster.hosts)[0]
         found, faults = releases.look(world, hosts)
         for fault in faults.values():
             world.note(f"{fault}; it is asked by the playbook again")
-        left = options.leave or releases.left_by(found)
+        left = options.leave or operation.goal_of(notes) or releases.left_by(found)
+        if options.resume:
+            require_goal(COMMAND, operation.goal_of(notes, COMMAND), left)
+        if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(found, left):
+            return finish(world, cluster, hosts, left)
         due = due_of(world, options, hosts, found, left)
         is_followed = options.instead or follows_pause(world, cluster)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
@@ -78,16 +86,25 @@ def run(world: World, options: Options) -> int:
         confirm.yes(world, question, is_sure=options.yes)
     play = Play("rollback", {"mq_rollback_from": left, "rollout_batch": batch}, ",".join(one.name for one in due),
                 mark=MARK, command=COMMAND)  # fmt: skip
-    scope = OperationScope({one.name for one in due}, seen, instead_of=FOLLOWED if is_followed else ())
+    scope = OperationScope(
+        {one.name for one in due}, operation.numbers_of(notes), left, instead_of=FOLLOWED if is_followed else ()
+    )
     with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope):
         return carry_out(world, options, cluster, due, play)
+
+
+def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> int:
+    """One that was killed after its last host: only the hosts are to be given back."""
+    with holding(world, cluster, COMMAND, is_resumed=True, scope=OperationScope((), goal=left)):
+        world.note(f"no host has release {left} any more")
+        return verify(world, cluster, hosts)
 
 
 def due_of(
     world: World, options: Options, hosts: Sequence[Host], found: Sequence[HostReleases], left: str
 ) -> list[Host]:
     """Hosts that have the release or run it; shows what each returns to. Raises CommandError where there is none."""
-    having = {one.host: one for one in found if left in one.all}
+    having = releases.having(found, left)
     rows = [
         {"host": one.host, "release": one.current, "running": ", ".join(one.running),
          "returns_to": one.before.get(left, "(nothing is kept)") if one.host in having else ""}
@@ -95,7 +112,10 @@ def due_of(
     ]  # fmt: skip
     write(Rows("mqctl.rollback/1", COLUMNS, rows), OutputShape(), world.err)
     if not having:
-        raise CommandError(f"no host has release {left}; nothing was changed", "mqctl upgrade status")
+        raise CommandError(
+            f"no host that was reached has release {left}, so there is nothing to take back; nothing was changed",
+            "mqctl upgrade status; mqctl rollback --leave RELEASE goes back further",
+        )
     unkept = [name for name, one in having.items() if left not in one.before]
     if unkept:
         raise CommandError(

@@ -5,14 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mqctl import confirm, operation, releases
-from mqctl.bundle.choice import bundle_of
-from mqctl.bundle.manifest import read
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
@@ -22,7 +19,7 @@ from mqctl.remote.operation import PAUSE
 from mqctl.rolling import Rolling, RollingOptions, roll_out
 from mqctl.world import World
 
-UPGRADE = Rolling("mqctl upgrade", is_canary_first=True, notes_goal=True)
+UPGRADE = Rolling("mqctl upgrade", is_canary_first=True)
 STOP = "mqctl upgrade stop"
 
 
@@ -76,18 +73,9 @@ def run(world: World, options: Options) -> int:
 
 
 def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
-    """Go on to the release that is noted. Raises CommandError where that is another one than that of the bundle."""
-    notes = noted(world, cluster)
-    goal = goal_of(notes)
-    if not goal:
+    """Go on to the release that is noted. Raises CommandError where no upgrade is."""
+    if not operation.goal_of(noted(world, cluster), UPGRADE.command):
         raise CommandError("no upgrade is noted on any host; nothing was changed", "mqctl upgrade")
-    bundle = bundle_of(world, options, cluster)
-    release = read(Path(bundle)).release
-    if release != goal:
-        raise CommandError(
-            f"the upgrade goes to release {goal}, and {bundle} is {release}; nothing was changed",
-            "mqctl upgrade resume --bundle FOLDER, or mqctl upgrade stop first",
-        )
     return roll_out(world, replace(options, resume=True), UPGRADE)
 
 
@@ -118,7 +106,7 @@ def stop(world: World, options: Options, cluster: InventoryCluster) -> int:
 def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
     """A row for each host."""
     notes = noted(world, cluster)
-    goal = goal_of(notes)
+    goal = operation.goal_of(notes, UPGRADE.command)
     found, faults = releases.look(world, cluster.hosts)
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
@@ -137,12 +125,6 @@ def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
 def noted(world: World, cluster: InventoryCluster) -> dict[str, dict[str, Any] | None]:
     """Host -> what is noted there, of those that can be reached."""
     return operation.look(world, cluster.hosts)[0]
-
-
-def goal_of(notes: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """The release that the newest upgrade among the notes goes to; empty where something else came after it."""
-    last = max((one for one in notes.values() if one), key=lambda one: int(one["number"]), default=None)
-    return str(last.get("goal", "")) if last is not None and last["what"] == UPGRADE.command else ""
 
 
 def require_held(notes: Mapping[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
