@@ -51,7 +51,7 @@ def note(release: str, places: Places = PLACES) -> None:
         "schema": SCHEMA,
         "release": link_name(places.current),
         "unit": text_of(os.path.join(places.units, UNIT_FILE)),
-        "options": {name: text_of(places.options(name)) for name in instances(places)},
+        "options": options(places),
     }
     folder = folder_of(places)
     os.makedirs(folder, mode=0o755, exist_ok=True)
@@ -82,6 +82,11 @@ def instances(places: Places = PLACES) -> list[str]:
     """Names of those that have options."""
     found = glob.glob(os.path.join(glob.escape(places.etc), "*", "broker.toml"))
     return sorted(os.path.basename(os.path.dirname(path)) for path in found)
+
+
+def options(places: Places = PLACES) -> dict[str, str]:
+    """Instance -> its options as they are now."""
+    return {name: text_of(places.options(name)) or "" for name in instances(places)}
 
 
 def folder_of(places: Places = PLACES) -> str:

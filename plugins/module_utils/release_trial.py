@@ -5,23 +5,32 @@
 Its own program is asked, before any broker is stopped: what it says of options holds also where it does not know some
 of them any more, or not yet. Journals are locked by the brokers that run, so of these only the formats of the files are
 looked at, which stand in their headers (journal/format.py of the broker).
+
+Options of another time, as a rollback has them, may name what is gone since, and lack what was declared since: where
+their address settings delete what is not in the file any more, a start would delete that with its messages.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
+import re
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.mqops.cluster.plugins.module_utils import command
-from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places, text_of
 
 FILE_MARK = b"MQOPSJNL"
 HEAD = struct.Struct(">8sH")
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
+# In broker.toml as the role writes it: a line for each option.
+NAMED_FILE = re.compile(r'^tls-[a-z-]+-file = "(/[^"]*)"$', re.MULTILINE)
+CLUSTERED = re.compile(r"^\[\[(?:broadcast-groups|discovery-groups|cluster-connections)", re.MULTILINE)
+DELETION = re.compile(r'^ *"?config-delete-(?:addresses|queues)"? *= *"FORCE"', re.MULTILINE)
 
 
 def faults(release: str, options: Mapping[str, str], places: Places = PLACES) -> list[str]:
@@ -37,6 +46,64 @@ def faults(release: str, options: Mapping[str, str], places: Places = PLACES) ->
     except command.CommandFault as fault:
         return [f"release {release} does not run here: {fault}"]
     return found
+
+
+def missing(options: Mapping[str, str], places: Places = PLACES) -> list[str]:
+    """What these options need and is not there, each as a sentence."""
+    found = []
+    for name, text in sorted(options.items()):
+        needed = [os.path.dirname(places.options(name)), os.path.join(places.data, name), *NAMED_FILE.findall(text)]
+        if CLUSTERED.search(text):
+            needed.append(os.path.join(places.data, name, "cluster-secret"))
+        found += [f"instance {name} needs {path}, which is gone" for path in needed if not os.path.exists(path)]
+    return found
+
+
+def deletions(options: Mapping[str, str], places: Places = PLACES) -> list[str]:
+    """Addresses and queues that a start with these options may delete with their messages, each as a sentence.
+
+    The program of the current release compares, which knows the options of now.
+    """
+    found = []
+    for name, text in sorted(options.items()):
+        now = text_of(places.options(name))
+        if now is None or now == text or not DELETION.search(text):
+            continue
+        if not DELETION.search(now):
+            found.append(f"{name}: whatever was ever declared and is not among its options of then")
+            continue
+        found += [f"{name}: {one}" for one in _undeclared(name, text, places)]
+    return found
+
+
+def _undeclared(name: str, text: str, places: Places) -> Iterator[str]:
+    """What the options of an instance declare, and these do not."""
+    executable = os.path.join(places.current, "bin", "mqbroker")
+    with _file_of(text) as path:
+        try:
+            answer = command.run(["config", "diff", "--json", places.options(name), path], executable).json()
+        except command.CommandFault as fault:
+            yield f"nobody can say what ({fault})"
+            return
+    if answer["note"]:
+        yield f"nobody can say what ({answer['note']})"
+    for one in answer["changes"]:
+        table, *parts = one["option"].split(".")
+        if table != "addresses":
+            continue
+        if one["new"] is None and isinstance(one["old"], str):
+            yield f"address {one['old']}"
+        elif parts[-1] in ("anycast", "multicast"):
+            left = {queue["name"] for queue in one["new"] or ()}
+            yield from (f"queue {queue['name']}" for queue in one["old"] or () if queue["name"] not in left)
+
+
+@contextlib.contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield file.name
 
 
 def formats_read(executable: str) -> tuple[int, ...]:
@@ -65,12 +132,10 @@ def formats_in(journal: str) -> set[int]:
 
 
 def _options(executable: str, release: str, name: str, text: str, places: Places) -> Iterator[str]:
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        answer = command.run(["config", "check", file.name], executable)
+    with _file_of(text) as path:
+        answer = command.run(["config", "check", path], executable)
     if answer.code != command.DONE:
-        complaint = answer.complaint.replace(file.name, places.options(name))
+        complaint = answer.complaint.replace(path, places.options(name))
         yield f"release {release} refuses the options of {name}: {'; '.join(complaint.splitlines())}"
 
 

@@ -49,6 +49,10 @@ current:
   description: The current release, empty where there is none.
   type: str
   returned: always
+options:
+  description: Text of C(broker.toml) of each instance as it is now, by its name.
+  type: dict
+  returned: always
 found:
   description: What was before; null where nothing says so.
   type: dict
@@ -91,7 +95,9 @@ def main():
     except OSError as fault:
         module.fail_json(msg=f"{fault.filename}: {fault.strerror}; nobody could go back from {release}")
     found = release_before.read(release)
-    module.exit_json(changed=is_changed, current=current, found=asdict(found) if found else None)
+    module.exit_json(
+        changed=is_changed, current=current, options=release_before.options(), found=asdict(found) if found else None
+    )
 
 
 if __name__ == "__main__":

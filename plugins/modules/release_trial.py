@@ -25,6 +25,12 @@ options:
       - Text of C(broker.toml) of each instance, by its name.
     type: dict
     required: true
+  is_back:
+    description:
+      - Whether these options are those of another time. Then what they need has to be there, and what a start with them
+        would delete is looked for.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Changes nothing anyway.
@@ -49,20 +55,32 @@ faults:
   type: list
   elements: str
   returned: always
+deletions:
+  description: Addresses and queues that a start would delete with their messages, with O(is_back=true).
+  type: list
+  elements: str
+  returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.mqops.cluster.plugins.module_utils.release_trial import faults
+from ansible_collections.mqops.cluster.plugins.module_utils.release_trial import deletions, faults, missing
 
 
 def main():
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"release": {"type": "str", "required": True}, "options": {"type": "dict", "required": True}},
+        argument_spec={
+            "release": {"type": "str", "required": True},
+            "options": {"type": "dict", "required": True},
+            "is_back": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     options = {str(name): str(text) for name, text in module.params["options"].items()}
-    module.exit_json(changed=False, faults=faults(module.params["release"], options))
+    found, deleted = faults(module.params["release"], options), []
+    if module.params["is_back"]:
+        found, deleted = [*found, *missing(options)], deletions(options)
+    module.exit_json(changed=False, faults=found, deletions=deleted)
 
 
 if __name__ == "__main__":

@@ -78,8 +78,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "It is known which release is left": (
         {"ansible_play_hosts_all": ["mq1", "mq2"],
-         "hostvars": {"mq1": {"__mq_now": {"current": "2"}}, "mq2": {"__mq_now": {"current": "1"}}}},
-        "the hosts have the releases 2, 1; say which one is left with -e mq_rollback_from=RELEASE; nothing was changed",
+         "hostvars": {"mq1": {"__mq_now": {"current": "2"}, "__mq_last": {"found": {"number": 2, "goal": "3"}}},
+                      "mq2": {"__mq_now": {"current": "1"}}}},
+        "the hosts have the releases 2, 1, and not 3, which they were brought to or taken back from last; say which "
+        "one is left with -e mq_rollback_from=RELEASE; nothing was changed",
     ),
     "Who goes on says what with": ({}, "so it takes -e mq_rollback_from=RELEASE"),
     "It has kept what it returns to": (
@@ -89,6 +91,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__mq_back": {"release": "1"}, "__mq_whole": {"faults": ["bin/mqbroker is gone", "more"]},
          "__mq_trial": {"faults": ["release 1 does not run here"]}},
         "release 1 is not whole any more: bin/mqbroker is gone; release 1 does not run here; nothing was changed",
+    ),
+    "Nothing is deleted with its messages": (
+        {"__mq_trial": {"deletions": ["a: address new", "b: queue n"]}},
+        "would delete with all messages: a: address new; b: queue n; nothing was changed on any host",
     ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
@@ -284,6 +290,58 @@ def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
 def test_batches_are_restarted_as_they_were_judged() -> None:
     (play,) = [one for one in load(ROOT / "playbooks/rollout.yml") if "batches" in str(one.get("serial"))]
     assert play["order"] == "sorted"
+
+
+def test_a_rollback_moves_the_link_after_what_the_broker_starts_with() -> None:
+    """While the link leads to the release that is left, a host that was cut off has its turn again."""
+    (play,) = [one for one in load(ROOT / "playbooks/rollback.yml") if "batches" in str(one.get("serial"))]
+    role = "ansible.builtin.import_role"
+    wrote = [number for number, one in enumerate(play["tasks"]) if one.get(role, {}).get("tasks_from") == "write"]
+    turn = [number for number, one in enumerate(play["tasks"]) if "tasks/turn.yml" in one.values()]
+    assert len(wrote) == len(turn) == 1
+    assert wrote < turn
+
+
+@pytest.mark.parametrize(
+    ("notes", "given", "left", "is_known"),
+    [
+        ([{"number": 7, "goal": "2"}, {"number": 6, "goal": "1"}], "", "2", True),
+        ([{"number": 7, "goal": "3"}, None], "", "3", False),  # nobody has it
+        ([{"number": 7, "goal": "3"}, None], "1", "1", True),
+        ([None, {"number": 1}], "", "2", False),  # an earlier mqctl notes none
+    ],
+)
+def test_a_rollback_leaves_what_the_last_operation_was_about(
+    notes: list[Any], given: str, left: str, *, is_known: bool
+) -> None:
+    (looks,) = [one for one in load(ROOT / "playbooks/rollback.yml") if one["name"].startswith("Look at what there")]
+    named = {one["name"]: one for one in looks["tasks"]}
+    hosts = dict(zip(("mq1", "mq2"), ("2", "1"), strict=True))
+    known = {
+        "ansible_play_hosts_all": [*hosts, "mq3"], "mq_rollback_from": given, "__mq_now": {"current": "2"},
+        "hostvars": {"mq3": {"__mq_now": {"current": "2"}},  # is lost on the way
+                     **{name: {"__mq_now": {"current": current}, "__mq_last": {"found": note}}
+                        for (name, current), note in zip(hosts.items(), notes, strict=True)}},
+    }  # fmt: skip
+    found = named["Find the release that is left"]
+    templar = Templar(LOADER, {**known, **found["vars"]})
+    assert templar.template(found["ansible.builtin.set_fact"]["__mq_left"]) == left
+    refusal = named["It is known which release is left"]["ansible.builtin.assert"]["that"]
+    assert templar.evaluate_conditional(refusal) is is_known
+
+
+def test_an_instance_that_was_added_since_goes_back_with_the_options_it_has() -> None:
+    (looks,) = [one for one in load(ROOT / "playbooks/rollback.yml") if one["name"].startswith("Look at what there")]
+    (task,) = [one for one in looks["tasks"] if one["name"] == "Remember what this host returns to"]
+    known = {
+        "__mq_now": {"options": {"kept": "new", "added": "own", "strange": "x"}},
+        "__mq_before_it": {"found": {"release": "1", "unit": "u", "options": {"kept": "old", "removed": "gone"}}},
+        "__mq_instances": [{"name": "kept"}, {"name": "added"}],
+    }
+    back = Templar(LOADER, {**known, **task["vars"]}).template(task["ansible.builtin.set_fact"]["__mq_back"])
+    assert back == {"release": "1", "unit": "u", "options": {"kept": "old", "added": "own"}}
+    known["__mq_before_it"] = {"found": None}
+    assert Templar(LOADER, {**known, **task["vars"]}).template(task["ansible.builtin.set_fact"]["__mq_back"]) is None
 
 
 def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_other() -> None:

@@ -26,6 +26,7 @@ BASE = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}
 # They look, say or decide, and leave nothing on a host.
 LOOKS = {
     "ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.fail", "ansible.builtin.find",
+    "ansible.builtin.import_tasks",
     "ansible.builtin.include_tasks", "ansible.builtin.meta", "ansible.builtin.set_fact", "ansible.builtin.stat",
     "ansible.builtin.wait_for_connection", "block", "mqops.cluster.bind_address", "mqops.cluster.broker_status",
     "mqops.cluster.release_files", "mqops.cluster.release_trial",

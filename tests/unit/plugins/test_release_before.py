@@ -11,6 +11,9 @@ import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import release_before, release_trial
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places
 from ansible_collections.mqops.cluster.plugins.module_utils.release_before import Before
+from mqbroker.config.inventory import host_variables
+from mqbroker.config.tables import render_toml
+from mqbroker.config.variables import Instance
 from mqbroker.journal.format import READ_VERSIONS
 
 OLD, NEW, NEWER = "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "0.3.0-cccccccc"
@@ -132,3 +135,60 @@ def test_a_release_that_does_not_say_which_formats_it_reads_reads_the_first(host
         f"release {OLD} reads journals of format 1, and that of default has files of format 2, which a later one has "
         "written: there is no way back to it with this data"
     ])  # fmt: skip
+
+
+def test_what_options_of_then_need_has_to_be_there(host: Host) -> None:
+    key = host.root / "key.pem"
+    options = f'{OPTIONS}[[listeners]]\ntls-key-file = "{key}"\n[[cluster-connections]]\nname = "c"\n'
+    secret = host.root / "data/default/cluster-secret"
+    gone = [host.root / "data/default", key, secret]
+    said = [f"instance default needs {path}, which is gone" for path in gone]
+    assert release_trial.missing({"default": options}, host.places) == said
+    secret.parent.mkdir(parents=True)
+    secret.touch()
+    assert release_trial.missing({"default": options}, host.places) == said[1:2]
+    key.touch()
+    assert release_trial.missing({"default": options}, host.places) == []
+    shutil.rmtree(host.root / "etc/default")  # somebody removed the instance
+    assert release_trial.missing({"default": OPTIONS}, host.places) == [
+        f"instance default needs {host.root}/etc/default, which is gone"
+    ]
+
+
+FORCE = '[[address-settings]]\nmatch = "#"\nconfig-delete-addresses = "FORCE"\n'
+ORDERS = '[[addresses]]\nname = "orders"\n[[addresses.anycast]]\nname = "first"\n'
+SINCE = '[[addresses.anycast]]\nname = "second"\n[[addresses]]\nname = "new"\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        (FORCE + ORDERS, FORCE + ORDERS + SINCE, ["default: queue second", "default: address new"]),
+        (FORCE + ORDERS + SINCE, FORCE + ORDERS, []),
+        (ORDERS, FORCE + ORDERS + SINCE, []),
+        (FORCE + ORDERS, ORDERS, ["default: whatever was ever declared and is not among its options of then"]),
+        (FORCE + ORDERS, FORCE + ORDERS + "[strange]\na = 1\n", ["default: nobody can say what (the old file"]),
+    ],
+)
+def test_what_a_start_with_options_of_then_deletes_is_named(host: Host, then: str, now: str, said: list[str]) -> None:
+    head = OPTIONS + '[[listeners]]\nname = "clients"\nport = 5672\n'
+    host.program(OLD, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
+    (host.root / "etc/default/broker.toml").write_text(head + now)
+    found = release_trial.deletions({"default": head + then}, host.places)
+    assert [one[: len(start)] for one, start in zip(found, said, strict=True)] == said
+
+
+def test_options_as_they_are_written_are_seen_to_delete() -> None:
+    """The pattern against what the role writes, which comes from the same rows."""
+    variables = host_variables({
+        "mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef", "mq_tls": "managed",
+        "mq_address_settings": [{"match": "#", "config_delete_queues": "FORCE"}],
+        "mq_connectors": [{"name": "own", "port": 5673}],
+        "mq_cluster_connections": [{"name": "all", "connector_ref": "own", "discovery_group_ref": "found"}],
+        "mq_discovery_groups": [{"name": "found", "group_address": "239.1.2.3", "group_port": 9876}],
+    })  # fmt: skip
+    text = render_toml(variables, Instance(name="default"), "mq1", None)
+    assert release_trial.DELETION.search(text)
+    assert release_trial.CLUSTERED.search(text)
+    assert "/etc/mq/default/tls/server.key" in release_trial.NAMED_FILE.findall(text)

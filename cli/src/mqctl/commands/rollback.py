@@ -56,10 +56,12 @@ def run(world: World, options: Options) -> int:
 
     What was before is kept on each host as a release becomes the current one. Hosts that do not have the release stay
     as they are, so an upgrade that is paused, was stopped or was cut off is taken back where it has come to. One that
-    holds the cluster and is gone for certain needs --instead. Users, certificates and messages stay as they are.
+    holds the cluster and is gone for certain needs --instead. Users and certificates stay as they are.
 
-    Each host is asked first whether it can return: the release is whole, takes these options, and reads the formats of
-    journals that are there. If one cannot, nothing is changed on any. Then one host goes first and the others in
+    Each host is asked first whether it can return: the release is whole, takes these options, reads the formats of
+    journals that are there, and the files that the options name are there. If one cannot, nothing is changed on any.
+    Messages stay; where address settings of then say config-delete FORCE, a start deletes what was declared since, with
+    its messages: that is refused without --force. Then one host goes first and the others in
     batches, as in an upgrade. The inventory still wants what it wants: `mqctl plan` shows it, and a rollout or an
     upgrade brings it again.
 
@@ -84,8 +86,8 @@ def run(world: World, options: Options) -> int:
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
         confirm.yes(world, question, is_sure=options.yes)
-    play = Play("rollback", {"mq_rollback_from": left, "rollout_batch": batch}, ",".join(one.name for one in due),
-                mark=MARK, command=COMMAND)  # fmt: skip
+    variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}
+    play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=COMMAND)
     scope = OperationScope(
         {one.name for one in due}, operation.numbers_of(notes), left, instead_of=FOLLOWED if is_followed else ()
     )
