@@ -29,6 +29,7 @@ from mqctl.ssh import shell as remote
 from mqctl.world import World
 
 IDLE_S: Final = 10.0
+QUIET_S: Final = 5.0  # longer than Ansible takes between two tasks
 TIME_S: Final = 30.0
 SINCE: Final = "%Y-%m-%d %H:%M:%S UTC"
 SHOW: Final = "mqctl operation show"
@@ -57,7 +58,8 @@ class HeldCluster:
 class OperationScope:
     """`changed`: the hosts that an operation changes, None for all; `seen`: host -> its number before the plan.
 
-    `goal`: the release that it brings or takes back; `instead_of`: commands in whose place it may come where it goes on, too.
+    `goal`: the release that it brings or takes back; `instead_of`: commands in whose place it may come, where it goes
+    on, too.
     """
 
     changed: Collection[str] | None = None
@@ -87,7 +89,7 @@ def holding(
 
 def require_free(world: World, cluster: InventoryCluster) -> None:
     """No operation is under way, of those that are noted where hosts can be reached. Raises CommandError."""
-    _require_free(look(world, cluster.hosts)[0], ())
+    require_none_but(look(world, cluster.hosts)[0], ())
 
 
 def numbers(world: World, cluster: InventoryCluster) -> dict[str, int]:
@@ -104,7 +106,7 @@ def goal_of(found: Mapping[str, Mapping[str, Any] | None], what: str = "") -> st
     """The release that the newest of these notes is about; empty where it is about none, or is of another command than
     `what`."""
     last = max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
-    return str(last.get("goal", "")) if last is not None and what in ("", last["what"]) else ""
+    return str(last.get("goal", "")) if last is not None and what in ("", last.get("what")) else ""
 
 
 def is_paused(world: World, hosts: Sequence[Host]) -> bool:
@@ -123,7 +125,7 @@ def begin(
 ) -> HeldCluster:
     """Take all hosts that can be reached. Raises CommandError where one cannot be had: held is then what was before."""
     found, faults = look(world, cluster.hosts)
-    _require_free(found, {what, *scope.instead_of} if is_resumed else set())
+    require_none_but(found, {what, *scope.instead_of} if is_resumed else set())
     _require_none_since(found, scope.seen)
     for fault in faults.values():
         world.note(f"{fault}; nobody is kept from changing that host meanwhile")
@@ -169,8 +171,9 @@ def _is_untaken(world: World, host: Host, own: Mapping[str, Any]) -> bool:
     return not faults and not (note and note["is_held"]) and (note is None or note["number"] < own["number"])
 
 
-def _require_free(found: Mapping[str, dict[str, Any] | None], followed: Collection[str]) -> None:
-    """Nothing is held, or by commands that are followed: what is asked for goes on in their place."""
+def require_none_but(found: Mapping[str, dict[str, Any] | None], followed: Collection[str]) -> None:
+    """Nothing is held, or by commands that are followed: what is asked for goes on in their place. Raises
+    CommandError."""
     held = {name: note for name, note in found.items() if note and note["is_held"] and note["what"] not in followed}
     if held:
         name, note = max(held.items(), key=lambda one: int(one[1]["number"]))
@@ -255,8 +258,9 @@ def _wish(world: World, host: Host, note: Mapping[str, Any], what: str) -> bool:
 
 
 def busy(world: World, hosts: Sequence[Host]) -> list[str]:
-    """Hosts on which a task of a playbook is still under way after a while, or that do not say."""
-    answers = on_each(hosts, lambda one: bool(_ask(world, one, "idle.py", "--wait", str(IDLE_S))["is_idle"]))
+    """Hosts on which tasks of a playbook follow one another for a while, or that do not say."""
+    words = ("--wait", str(IDLE_S + QUIET_S), "--quiet", str(QUIET_S))
+    answers = on_each(hosts, lambda one: bool(_ask(world, one, "idle.py", *words)["is_idle"]))
     return [host.name for host, answer in answers if answer is not True]
 
 

@@ -65,7 +65,7 @@ def having(hosts: Sequence[HostReleases], release: str) -> dict[str, HostRelease
 
 
 def left_by(hosts: Sequence[HostReleases]) -> str:
-    """The release that a way back leaves where no note says it. Raises CommandError where the hosts do not say which."""
+    """The release that a way back leaves where no note says it. Raises CommandError where hosts do not either."""
     present = sorted({release for one in hosts for release in one.all})
     if not present:
         raise CommandError("no host has a release; nothing was changed", "mqctl rollout")
@@ -77,7 +77,7 @@ def left_by(hosts: Sequence[HostReleases]) -> str:
         raise CommandError(
             f"the hosts have the releases {', '.join(present)}, and what was before them does not say which one is "
             "left; nothing was changed",
-            f"mqctl rollback --leave {present[-1]}",
+            "mqctl rollback --leave RELEASE",
         )
     return later[0]
 

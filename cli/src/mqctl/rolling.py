@@ -84,7 +84,8 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         show_and_ask(world, options, cluster, plan)
     folder = folder_of(world, cluster)
     inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
-    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
+    # Who goes on in the place of another has hosts to give back, also where nothing is left to do.
+    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full or options.resume)
     if is_idle and settled.all_settled(world, hosts, inputs):
         return leave_alone(world, options, cluster, hosts)
     play = rollout_play(folder, bundle, hosts, batch, is_canary_first=rolling.is_canary_first)
@@ -98,7 +99,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         if code is Exit.DONE:
             # Certificates that were made on the way went into it.
             settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
-        keep_paused(world, own)
+        keep_paused(world, own, code)
     return code
 
 
@@ -111,9 +112,9 @@ def require_goal(command: str, noted: str, release: str) -> None:
         )
 
 
-def keep_paused(world: World, own: HeldCluster) -> None:
-    """Where somebody paused it, the hosts stay held until somebody goes on or gives it up."""
-    if is_paused(world, own.hosts):
+def keep_paused(world: World, own: HeldCluster, code: Exit) -> None:
+    """Where somebody paused it, the hosts stay held until somebody goes on or gives it up; unless nothing is left."""
+    if code is not Exit.DONE and is_paused(world, own.hosts):
         own.stays = True
         world.note(f"paused; {own.note['what']} --resume goes on, and the hosts stay held until then")
 

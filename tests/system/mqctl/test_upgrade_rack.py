@@ -113,7 +113,7 @@ def test_an_upgrade_that_is_killed_at_its_first_host_says_where_it_is(site: TwoR
     assert "mqctl upgrade --resume" in site.run("upgrade", "--yes", "--bundle", NEW, code=1).stderr
     assert "mqctl upgrade --resume" in site.run("rollback", "--yes", code=1).stderr
     refused = site.run("upgrade", "resume", "--yes", "--bundle", OLD, code=1).stderr
-    assert f"the upgrade goes to release {site.releases[NEW]}" in refused
+    assert f"mqctl upgrade was begun with release {site.releases[NEW]}" in refused
 
 
 def test_it_goes_on_from_there(site: TwoReleases, traffic: Traffic) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -66,6 +67,7 @@ class HostShell(LocalShell):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(HostShell, "folder", tmp_path)
     monkeypatch.setattr(operation, "IDLE_S", 1)
+    monkeypatch.setattr(operation, "QUIET_S", 0.3)
     out = io.StringIO()
     return World(
         {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
@@ -392,6 +394,18 @@ def test_a_task_that_ends_is_waited_for() -> None:
         child.stdout.readline()  # before it runs, the system may not show its arguments
         assert idle.has_task()
         child.communicate()
+
+
+def test_between_two_tasks_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on has a task every half second, each for a tenth."""
+    clock = itertools.count()
+    monkeypatch.setattr(idle, "LOOK_S", 0)
+    monkeypatch.setattr(idle.time, "monotonic", lambda: next(clock) / 10)
+    monkeypatch.setattr(idle, "has_task", lambda proc: next(clock) % 5 == 0)
+    assert idle.is_idle(30)
+    assert not idle.is_idle(30, quiet_s=5)
+    monkeypatch.setattr(idle, "has_task", lambda proc: False)
+    assert idle.is_idle(30, quiet_s=5)
 
 
 def test_no_operation_follows_the_last_number(world: World) -> None:

@@ -17,6 +17,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.operation import OperationScope
 from mqctl.remote import operation as noting
+from mqctl.rolling import keep_paused
 from mqctl.world import World
 
 from tests.unit.mqctl.test_operation import (
@@ -63,7 +64,7 @@ def test_a_pause_is_noted_on_every_host_and_holds_it(world: World, cluster: Inve
 def test_who_goes_on_or_takes_it_back_is_not_paused(world: World, cluster: InventoryCluster, folder: Path) -> None:
     begun(world, cluster)
     upgrade.run(world, Options(step=UpgradeStep.PAUSE))
-    assert rollback.follows_pause(world, cluster)
+    rollback.require_idle(world, cluster.hosts)
     scope = OperationScope(instead_of=rollback.FOLLOWED)
     operation.begin(world, cluster, rollback.COMMAND, is_resumed=True, scope=scope)
     assert noted(world) == dict.fromkeys(NAMES, (2, True))
@@ -75,14 +76,14 @@ def test_nothing_is_taken_back_while_a_batch_is_under_way(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
     begun(world, cluster)
-    assert not rollback.follows_pause(world, cluster)
+    rollback.require_idle(world, cluster.hosts)
     upgrade.run(world, Options(step=UpgradeStep.PAUSE))
     note = (folder / "mq2/var/lib/mq-operation.json").read_text()
     (folder / "mq2").rename(folder / "before")
     made(folder, "mq2", TASKS[0])
     (folder / "mq2/var/lib/mq-operation.json").write_text(note)
-    with pytest.raises(CommandError, match="mq2: the batch at which the upgrade was paused is still under way"):
-        rollback.follows_pause(world, cluster)
+    with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way"):
+        rollback.require_idle(world, cluster.hosts)
 
 
 def test_a_stop_lets_go_of_the_hosts_and_the_one_that_ran_is_refused(
@@ -141,6 +142,23 @@ def test_status_says_which_hosts_cannot_be_looked_at(world: World, cluster: Inve
     assert "mq1 is not reached" in told(world)
 
 
+def test_hosts_that_come_to_the_release_after_the_question_end_a_rollback(cluster: InventoryCluster) -> None:
+    rollback.require_same(cluster.hosts, NAMES)
+    for having, said in (((*NAMES[:1],), "mq2, mq3: has come"), ((*NAMES, "mq4"), "mq4: has come")):
+        with pytest.raises(CommandError, match=said):
+            rollback.require_same(cluster.hosts, having)
+
+
+@pytest.mark.parametrize(("code", "stays"), [(Exit.DONE, False), (Exit.FAILED, True), (Exit.DEGRADED, True)])
+def test_a_pause_after_the_last_batch_keeps_nothing(
+    world: World, cluster: InventoryCluster, folder: Path, code: Exit, *, stays: bool
+) -> None:
+    own = begun(world, cluster)
+    upgrade.run(world, Options(step=UpgradeStep.PAUSE))
+    keep_paused(world, own, code)
+    assert own.stays is stays
+
+
 OLDER, OLD = "0.0.9-99999999", "0.1.0-aaaaaaaa"
 
 
@@ -185,3 +203,29 @@ def test_a_rollback_that_was_cut_off_after_its_last_host_is_over(
         rollback.run(world, rollback.Options(yes=True, resume=True))
     assert f"no host has release {GOAL} any more" in told(world)
     assert noted(world) == dict.fromkeys(NAMES, (2, False))
+
+
+def test_what_holds_the_cluster_is_told_before_it_is_waited_for(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES:
+        has(folder, name, OLD, GOAL)
+    (folder / "mq2/proc/2").mkdir()
+    (folder / "mq2/proc/2/cmdline").write_bytes(TASKS[0])
+    begun(world, cluster)
+    with pytest.raises(CommandError, match="mqctl upgrade --resume"):
+        rollback.run(world, rollback.Options(yes=True))
+    with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way"):
+        rollback.run(world, rollback.Options(yes=True, instead=True))
+    assert noted(world) == dict.fromkeys(NAMES, (1, True))
+
+
+def test_a_host_that_is_not_reached_is_said_to_be_left_out(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES[1:]:
+        has(folder, name, OLD, GOAL)
+    (folder / "mq1").rename(folder / "gone")
+    with pytest.raises(CommandError, match="nothing was changed"):
+        rollback.run(world, rollback.Options(yes=True, leave=GOAL))
+    assert "mq1 is not reached; it is left out, and keeps what it has" in told(world)

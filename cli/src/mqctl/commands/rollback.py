@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import typer
 from mqctl import complete, confirm, operation, releases
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError
+from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served, turns_of
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
@@ -65,7 +66,9 @@ def run(world: World, options: Options) -> int:
     batches, as in an upgrade. The inventory still wants what it wants: `mqctl plan` shows it, and a rollout or an
     upgrade brings it again.
 
-    Exit code as `mqctl rollout`.
+    A host that is not reached is left out, and keeps what it has.
+
+    Exit code as `mqctl rollout`; 3 also where a host was left out.
     """
     batch = batch_of(options.batch)
     with untouched(world):
@@ -74,25 +77,41 @@ def run(world: World, options: Options) -> int:
         notes = operation.look(world, cluster.hosts)[0]
         found, faults = releases.look(world, hosts)
         for fault in faults.values():
-            world.note(f"{fault}; it is asked by the playbook again")
+            world.note(f"{fault}; it is left out, and keeps what it has")
         left = options.leave or operation.goal_of(notes) or releases.left_by(found)
         if options.resume:
             require_goal(COMMAND, operation.goal_of(notes, COMMAND), left)
         if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(found, left):
             return finish(world, cluster, hosts, left)
         due = due_of(world, options, hosts, found, left)
-        is_followed = options.instead or follows_pause(world, cluster)
+        is_followed = options.instead or operation.is_paused(world, cluster.hosts)
+        reached = [one for one in hosts if one.name not in faults]
+        followed = FOLLOWED if is_followed else ()
+        operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
+        require_idle(world, reached)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
         confirm.yes(world, question, is_sure=options.yes)
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}
     play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=COMMAND)
-    scope = OperationScope(
-        {one.name for one in due}, operation.numbers_of(notes), left, instead_of=FOLLOWED if is_followed else ()
-    )
+    scope = OperationScope({one.name for one in due}, operation.numbers_of(notes), left, instead_of=followed)
     with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope):
-        return carry_out(world, options, cluster, due, play)
+        # What ran before is refused from here on, and may have come to its end on one more host until then.
+        require_idle(world, reached)
+        require_same(due, releases.having(releases.look(world, reached)[0], left))
+        code = carry_out(world, options, cluster, due, play)
+    return Exit.DEGRADED if faults and code is Exit.DONE else code
+
+
+def require_same(due: Sequence[Host], having: Collection[str]) -> None:
+    """The hosts that were agreed to are those that have the release. Raises CommandError."""
+    others = {one.name for one in due} ^ set(having)
+    if others:
+        raise CommandError(
+            f"{', '.join(sorted(others))}: has come to another release since the question; nothing was changed",
+            "the same command again",
+        )
 
 
 def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> int:
@@ -128,14 +147,11 @@ def due_of(
     return [one for one in hosts if one.name in having]
 
 
-def follows_pause(world: World, cluster: InventoryCluster) -> bool:
-    """Whether an upgrade is paused and no batch of it is under way any more. Raises CommandError while one is."""
-    if not operation.is_paused(world, cluster.hosts):
-        return False
-    busy = operation.busy(world, cluster.hosts)
+def require_idle(world: World, hosts: Sequence[Host]) -> None:
+    """No batch of what was paused, stopped or is gone is under way any more. Raises CommandError while one is."""
+    busy = operation.busy(world, hosts)
     if busy:
         raise CommandError(
-            f"{', '.join(busy)}: the batch at which the upgrade was paused is still under way; nothing was changed",
-            "mqctl rollback, when it has come to its end",
+            f"{', '.join(busy)}: tasks of what ran before are still under way; nothing was changed",
+            "the same command again, when they have come to their end",
         )
-    return True

@@ -99,7 +99,7 @@ def stop(world: World, options: Options, cluster: InventoryCluster) -> int:
     _, faults = operation.give_up(world, cluster.hosts, held, STOP)
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
-    world.note("stopped: a batch that is under way comes to its end, and no other begins; the hosts are free")
+    world.note("stopped: a restart that is under way comes to its end, and no other begins; the hosts are free")
     return max(show(world, options, cluster), Exit.DEGRADED) if faults else show(world, options, cluster)
 
 

@@ -1,6 +1,8 @@
 """Waits until nothing of Ansible's is under way on this host: sent to it by mqctl after Ctrl-C, and run as root.
 
-Says whether that came about within `--wait` seconds, as one JSON document. Standard library of Python 3.9 only.
+Says whether that came about within `--wait` seconds, as one JSON document. Where a run goes on elsewhere there is
+nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so.
+Standard library of Python 3.9 only.
 """
 
 from __future__ import annotations
@@ -42,21 +44,28 @@ def _is_at_terminal(process: str) -> bool:
         return False
 
 
-def is_idle(wait_s: float, proc: str = "/proc") -> bool:
-    """Whether nothing of Ansible's is under way, or ends in this time."""
-    deadline_s = time.monotonic() + wait_s
-    while has_task(proc):
-        if time.monotonic() >= deadline_s:
+def is_idle(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> bool:
+    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time."""
+    idle_since_s = time.monotonic()
+    deadline_s = idle_since_s + wait_s
+    while True:
+        is_busy, now_s = has_task(proc), time.monotonic()
+        if is_busy:
+            idle_since_s = now_s
+        elif now_s - idle_since_s >= quiet_s:
+            return True
+        if now_s >= deadline_s:
             return False
         time.sleep(LOOK_S)
-    return True
 
 
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--wait", type=float, default=0.0)
-    print(json.dumps({"is_idle": is_idle(parser.parse_args().wait)}))
+    parser.add_argument("--quiet", type=float, default=0.0)
+    args = parser.parse_args()
+    print(json.dumps({"is_idle": is_idle(args.wait, quiet_s=args.quiet)}))
 
 
 if __name__ == "__main__":
