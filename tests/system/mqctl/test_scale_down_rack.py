@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_load import CREDIT
 from tests.support.rack_site import RACK, Rack, Site, site_on
 from tests.support.rack_traffic import OPTIONS, Traffic, addresses, uris
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
@@ -126,7 +127,8 @@ def test_it_goes_on_and_everything_is_accounted_for(site: Site, traffic: Traffic
     assert "It balances." in kept[1].read_text()
     verdict = traffic.verdict()
     assert verdict["violations"] == []
-    assert verdict["counts"]["redelivered"] == 0
+    # What a consumer at mq3 has taken and not yet said as its connection is closed comes again, and is flagged.
+    assert verdict["counts"]["redelivered"] <= CREDIT
     assert verdict["counts"]["accepted"]["mq3"] > 0
 
 
