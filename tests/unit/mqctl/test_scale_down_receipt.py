@@ -104,6 +104,16 @@ def test_of_a_queue_that_stays_no_more_may_be_left_than_was_counted() -> None:
     ]
 
 
+def test_a_queue_that_stays_without_a_row_holds_what_it_held_then() -> None:
+    """Copies for a third node that were on their way when the receipt was made, and such as came since."""
+    stays = {"instance": "default", "queue": "$.sf.1", "why": "is for a node without a link", "messages": 5}
+    document = {"rows": [], "stays": [stays]}
+    assert unaccounted([{"name": "$.sf.1", "messages": 5}], document, "default") == []
+    assert unaccounted([{"name": "$.sf.1", "messages": 6}], document, "default") == [
+        "queue $.sf.1: 6 messages, 5 by the receipt"
+    ]
+
+
 def test_the_page_says_it_in_words() -> None:
     rows = rows_of("mq3", "default", "mq1", receipt(row(), row(queue="audit")), is_forced=False)
     document = {"host": "mq3", "cluster": "main", "at": "2026-11-27T10:00:00+00:00", "node_ids": ["id"], "rows": rows}

@@ -227,6 +227,21 @@ def test_called_off_it_goes_to_its_owner_again(is_forced: bool) -> None:
     assert (of.waits(of.a), of.waits(of.b), shown(of.a)["state"]) == (0, 0, "none")
 
 
+def test_by_force_it_has_moved_only_when_all_that_can_go_is_there() -> None:
+    of = Third()
+    of.lose_c(unanswered=0, has_them=False)
+    of.publish(20)
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(900)
+    of.b.is_disk_held = True
+    of.cluster.wait(5_000)
+    assert of.waits(of.a) == 20
+    assert shown(of.a)["state"] == "moving"
+    of.b.is_disk_held = False
+    of.cluster.wait(5_000)
+    assert (of.waits(of.a), shown(of.a)["state"]) == (0, "moved")
+
+
 def test_what_is_owed_later_goes_over_the_heir_too() -> None:
     of = Third()
     of.lose_c(unanswered=0, has_them=False)

@@ -34,7 +34,7 @@ NODE_ID_SIZE: Final = 36  # with which the name of a source begins
 NAMED_MAX: Final = 10  # hindrances that a refusal names
 CORDONED: Final = "cordoned"  # a state beside those of a scale-down: nothing moves (cordon.py)
 
-Hindrance = dict[str, str]
+Hindrance = dict[str, Any]  # kind, name, why; of a queue: messages, all that are in it
 
 
 def begin(broker: Broker, request: AdminRequest) -> None:
@@ -97,10 +97,10 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
         yield _hindrance("node", node, "has queues that drain to this one: wait until it has left, or call that off")
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := why_it_stays(broker, queue):
-            yield _hindrance("queue", queue.kind.name, why)
+            yield _hindrance("queue", queue.kind.name, why) | {"messages": queue.message_count}
     for held in broker.store.remotes.scale_down.held:
         if why := why_apart(broker, held):
-            yield _hindrance("queue", held.kind.name, why)
+            yield _hindrance("queue", held.kind.name, why) | {"messages": held.of.message_count}
 
 
 def nodes_that_drain_here(broker: Broker) -> list[str]:

@@ -103,7 +103,8 @@ def receipt_of(
         rows += receipt.rows_of(node.host, node.instance, str(answer.get("node")), own or {}, is_forced=is_forced)
         different += [f"{node.name}: {text}" for text in receipt.differences(own, is_forced=is_forced)]
         kept = [one for one in answer.get("hindrances", ()) if one["kind"] == "queue"]
-        stays += [{"instance": node.instance, "queue": one["name"], "why": one["why"]} for one in kept]
+        stays += [{"instance": node.instance, "queue": one["name"], "why": one["why"],
+                   "messages": one.get("messages")} for one in kept]  # fmt: skip
     if not is_forced:
         different += [f"queue {one['queue']} stays here: {one['why']}" for one in stays]
     return {

@@ -89,14 +89,15 @@ def _targets(row: Mapping[str, Any], to: str) -> str:
 
 
 def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any], instance: str) -> list[str]:
-    """Of what the journal of a stopped broker holds, what its receipt does not say. Queues that were allowed to stay
-    and are not counted may hold anything."""
-    left = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == instance}
-    stays = {one["queue"] for one in document.get("stays", ()) if one["instance"] == instance}
+    """Of what the journal of a stopped broker holds, what its receipt does not say. A queue that was allowed to stay
+    and has no row may hold what was in it then, and anything where an earlier release did not say how much that was."""
+    rows = {row["queue"]: row["left"] for row in document["rows"] if row["instance"] == instance}
+    stays = {one["queue"]: one.get("messages") for one in document.get("stays", ()) if one["instance"] == instance}
+    allowed = {**stays, **rows}
     return [
-        f"queue {one['name']}: {one['messages']} messages, {left.get(one['name'], 0)} by the receipt"
+        f"queue {one['name']}: {one['messages']} messages, {bound} by the receipt"
         for one in queues
-        if one["messages"] > left.get(one["name"], 0) and (one["name"] in left or one["name"] not in stays)
+        if (bound := allowed.get(one["name"], 0)) is not None and one["messages"] > bound
     ]
 
 

@@ -33,10 +33,23 @@ def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
     if is_stuck or (is_hindered and not record.is_forced):
         is_going = any(queue.delivering_count > record.held.apart_count(queue) for queue in queues)
         return FAILED if is_begun and not is_going else MOVING
-    forwarding = (queue for queue in broker.store.remotes.queues.values() if queue.message_count)
     is_empty = has_begun(broker) and not any(has_anything(broker, queue) for queue in queues)
-    is_all = record.is_forced or not (any(forwarding) or record.held.by_name)
+    is_all = not _is_on_its_way(broker) if record.is_forced else not (_owed(broker) or record.held.by_name)
     return MOVED if is_empty and is_all else MOVING
+
+
+def _owed(broker: ClusterBroker) -> list[Queue]:
+    """Store-and-forward queues that hold something."""
+    return [queue for queue in broker.store.remotes.queues.values() if queue.message_count]
+
+
+def _is_on_its_way(broker: ClusterBroker) -> bool:
+    """Whether something of what may stay goes to a node all the same, which is there and lets it in."""
+    record = broker.store.remotes.scale_down
+    apart = [held.queue for held in record.held if held.message_count]
+    going = [queue for queue in _owed(broker) if queue.message_count > record.held.apart_count(queue)]
+    return any(queue.consumers and is_linked(broker, queue.kind.connection, queue.kind.forwards_to)
+               for queue in (*apart, *going))  # fmt: skip
 
 
 def _is_under_way(broker: ClusterBroker) -> bool:
