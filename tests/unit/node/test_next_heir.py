@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from mqbroker.core.cluster import held_back
 from mqbroker.core.cluster.held_back import HeldBack
+from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import body_values
 
@@ -377,3 +379,60 @@ def test_no_more_of_what_is_paged_waits_apart_than_there_is_room_for(monkeypatch
     monkeypatch.setattr(held_back, "PAGED_MAX", held.message_count)
     assert record.held.aside(queue, segment) == (0, 0)
     assert isinstance(record.held, HeldBack)
+
+
+def test_what_is_apart_goes_to_a_node_that_is_cordoned_by_now() -> None:
+    """Nothing of it was on the disk there, so that node knows of none that has begun."""
+    of = Heirs()
+    filled(of.a, 300, of.cluster)
+    begin(of.a, of.cluster)
+    of.cluster.wait(900)
+    of.b.is_disk_held = True
+    of.cluster.wait(3_000)
+    assert of.unanswered > 0
+    of.lose(of.b)
+    of.cluster.wait(BOUND_MS + 5_000)
+    (told,) = of.a.events("scale-down-goes-on")
+    assert told["apart"] > 0
+    of.b.start()
+    of.b.admin("cordon")
+    of.cluster.wait(40_000)
+    assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moved", [])
+    of.b.admin("uncordon")
+    of.cluster.wait(1_000)
+    assert of.everywhere() == names(300)
+
+
+def test_what_an_heir_that_is_back_refuses_of_what_is_apart_is_named() -> None:
+    of = Heirs()
+    filled(of.a, 300, of.cluster)
+    begin(of.a, of.cluster)
+    of.cluster.wait(900)
+    of.b.is_disk_held = True
+    of.cluster.wait(3_000)
+    of.lose(of.b)
+    of.cluster.wait(BOUND_MS + 5_000)
+    of.b.start()
+    of.b.admin("queue-create", name="orders", address="elsewhere", routing_type="anycast")
+    of.cluster.wait(40_000)
+    (hindrance,) = shown(of.a)["hindrances"]
+    assert "which refuses" in hindrance["why"]
+    assert "is here on other terms" in hindrance["why"]
+    of.b.admin("queue-delete", name="orders")
+    of.cluster.wait(40_000)
+    assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moved", [])
+
+
+def test_what_is_to_wait_apart_neither_expires_nor_is_outdated_before_it_is_taken_out() -> None:
+    of = Heirs()
+    filled(of.a, 10, of.cluster)
+    queue = of.a.broker.store.queues["orders"]
+    segment = next(queue.segments())
+    ids = IdRanges()
+    ids.add(segment.first_id + 4, segment.first_id + 5)
+    assert queue.free_count(segment) == segment.n
+    kind = replace(queue.kind, forwards_to=node_id_of("b"), drains_as="link.1")
+    held = of.a.broker.store.remotes.scale_down.held.add(queue, kind, ids)
+    assert queue.free_count(segment) == min(4, segment.n)
+    of.a.broker.store.remotes.scale_down.held.end(held)
+    assert queue.free_count(segment) == segment.n

@@ -42,12 +42,13 @@ class Held:
     """What one node may have of a queue, which is `of`: it is in `queue`, whose link has the name in its kind. `ids`:
     those that wait, as far as they are there."""
 
-    __slots__ = ("ids", "of", "queue")
+    __slots__ = ("ids", "of", "queue", "why")
 
     def __init__(self, of: Queue, kind: QueueKind, ids: IdRanges) -> None:
         LOOK.has_touched = True
         self.of: Final = of
         self.ids: Final = ids
+        self.why = ""  # that node refuses its link for this reason
         self.queue: Final = Queue(kind, of.journal_id)
         self.queue.part_of = of
         self.queue.meter = of.meter
@@ -121,6 +122,7 @@ class HeldBack:
         held = Held(queue, kind, ids)
         LOOK.has_touched = True
         self.by_name.setdefault(queue.kind.name, []).append(held)
+        queue.apart.append(ids)
         held.take_all()
         return held
 
@@ -167,6 +169,13 @@ class HeldBack:
         self._store.changed(held.of)
         return count
 
+    def stuck(self, queue: Queue, why: str) -> None:
+        """That node does not let in what is in this part of a queue, for this reason; empty: it does."""
+        LOOK.has_touched = True
+        for held in self.of(queue):
+            if held.queue is queue:
+                held.why = why
+
     def refused(self, queue: Queue, *, is_all: bool) -> None:
         """The node that may have what is in this one, which is a part of another, has said that it has not: of all, or
         of those that it refused one by one. They are in their queue again."""
@@ -191,6 +200,7 @@ class HeldBack:
         name = held.of.kind.name
         LOOK.has_touched = True
         self.by_name[name].remove(held)
+        held.of.apart = [each for each in held.of.apart if each is not held.ids]
         if not self.by_name[name]:
             del self.by_name[name]
         self._store.journal.duplicates.drop(_name_of(held.kind))

@@ -21,6 +21,7 @@ from mqbroker.core.queue.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, 
 from mqbroker.core.queue.consumer import Client, Consumer
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.last_value import keyed
 from mqbroker.core.queue.message_view import Filter
@@ -38,7 +39,7 @@ class Queue:
     """See the module's docstring. `journal_id` is 0 for a queue that is not durable."""
 
     __slots__ = (
-        "_on_due", "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values",
+        "_on_due", "acknowledged_total", "added_total", "alone", "apart", "arriving_count", "backlog", "coming_values",
         "consumers", "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from",
         "filter", "freed_waits", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending",
         "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
@@ -58,6 +59,7 @@ class Queue:
         self.backlog = Backlog()
         self.pages: Pages | None = None  # what is not in memory, while there is any
         self.handed_over: HandedOver | None = None  # of a store-and-forward queue, or one that drains
+        self.apart: list[IdRanges] = []  # ids of which a node before may have the messages, each with its own
         self.part_of: Queue | None = None  # all that is here is in delivery from that one (core/cluster/held_back.py)
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
@@ -249,7 +251,10 @@ class Queue:
 
     def free_count(self, segment: Segment) -> int:
         """How many of these, from the first on, leave once they have expired: no other node may have them."""
-        return segment.n if self.handed_over is None else self.handed_over.free_count(segment.first_id, segment.n)
+        first, count = segment.first_id, segment.n
+        if self.handed_over is not None:
+            count = self.handed_over.free_count(first, count)
+        return min([count, *(ids.first_within(first, first + count) - first for ids in self.apart)])
 
     def _replace(self, key: str, segment: Segment) -> None:
         """The last value of a key replaces an earlier one, if nobody is being given that just now."""

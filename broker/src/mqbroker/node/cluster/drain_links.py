@@ -5,6 +5,8 @@ Source: docs/adr/0027-scale-down.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mqbroker.core.cluster.forwarding import Remotes
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.cluster.forwarding_terms import arrived_in, attach_for, has_come
@@ -19,7 +21,9 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
     is_here = has_come(queue, remotes.scale_down.held.apart_count(queue))
     came_before = may_be_over and remotes.scale_down.has_come(queue)
     remotes.drains.said_come(queue, has_come=is_here)
-    return attach_for(queue.kind, node_id, is_numbered=is_numbered, has_come=is_here, came_before=came_before)
+    # What waits apart ends too: a node that is cordoned or leaves itself lets in what it may have.
+    kind = queue.kind if queue.part_of is None else replace(queue.kind, drain_ends=True)
+    return attach_for(kind, node_id, is_numbered=is_numbered, has_come=is_here, came_before=came_before)
 
 
 def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:

@@ -297,6 +297,8 @@ class Forwards:
         """What keeps a queue from draining, empty: nothing."""
         if why:
             self.bridge.again_soon()
+        if queue.part_of is not None:
+            self.broker.store.remotes.scale_down.held.stuck(queue, why)
         if self.broker.store.remotes.drains.stuck(queue, why) and why:
             self.broker.notice(Level.WARNING, "drain-stuck", queue=queue.kind.name, node_id=self.bridge.node_id,
                                why=why[:200])  # fmt: skip

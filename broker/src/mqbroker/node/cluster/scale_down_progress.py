@@ -118,7 +118,9 @@ def why_apart(broker: ClusterBroker, held: Held) -> str:
     """Why what waits for the answer of an heir before does so still; empty where it is on its way."""
     kind, count = held.kind, held.message_count
     if is_linked(broker, kind.connection, kind.forwards_to):
-        return ""
+        return (
+            f"{count} messages of it may be at node {kind.forwards_to}, which refuses: {held.why}" if held.why else ""
+        )
     what = f"{count} messages of it may be at" if count else "what has gone to"
     then = "they go there" if count else "is not confirmed"
     return f"{what} node {kind.forwards_to}, to which no link stands: {then} until it answers, or is forgotten"
