@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -87,3 +88,24 @@ def uris(site: Site) -> Callable[..., str]:
         return f"amqp://{user['name']}:{user['password']}@" + ",".join(f"{where[host]}:5672" for host in hosts)
 
     return uri
+
+
+def leaver_clients(site: Site, backlog: int) -> dict[str, Any]:
+    """As rack_load wants it: clients of mq3 that know other nodes as well, and a backlog there that nobody reads."""
+    uri = uris(site)
+    return {
+        "queue": "orders",
+        "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
+        "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
+        "backlog": {"queue": "old", "uri": uri("mq3"), "count": backlog, "read_from": uri("mq1")},
+    }
+
+
+@contextmanager
+def traffic_of(site: Site, said: dict[str, Any]) -> Iterator[Traffic]:
+    """Traffic that ends with the block, whatever it is at."""
+    one = Traffic(site, said)
+    try:
+        yield one
+    finally:
+        one.end()

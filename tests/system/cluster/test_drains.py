@@ -74,6 +74,7 @@ def killed_in_the_middle(brokers: Sequence[BrokerProcess], dies: int) -> tuple[s
         queue, count = f"{QUEUE}-{attempt}", COUNT << attempt
         fill(source, queue, count)
         source.admin("drain-queue", queue=queue, node="mq1")
+        # The function is asked before the loop goes on.
         wait_until("a quarter is there", lambda: count_at(target, queue) > count // 4)  # noqa: B023
         brokers[dies].kill()
         if 0 < count_at(brokers[1 - dies], queue) < count:

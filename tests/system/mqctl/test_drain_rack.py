@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.patience import PATIENCE_S
 from tests.support.rack_site import RACK, Rack, Site, site_on
-from tests.support.rack_traffic import OPTIONS, Traffic, addresses
+from tests.support.rack_traffic import OPTIONS, Traffic, leaver_clients, traffic_of
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
@@ -39,25 +38,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def traffic(site: Site) -> Iterator[Traffic]:
-    """Clients of mq3 that know other nodes as well, and a backlog there that nobody reads."""
-    (user,) = yaml.safe_load((site.folder / "group_vars/brokers/secrets.yml").read_text())["mq_users"]
-    where = addresses(site)
-
-    def uri(*hosts: str) -> str:
-        return f"amqp://{user['name']}:{user['password']}@" + ",".join(f"{where[host]}:5672" for host in hosts)
-
-    said = {
-        "queue": "orders",
-        "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
-        "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
-        "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
-    }
-    one = Traffic(site, said)
-    try:
+    with traffic_of(site, leaver_clients(site, BACKLOG)) as one:
         yield one
-    finally:
-        one.process.kill()
-        one.process.wait()
 
 
 def held_at(site: Site, host: str) -> int:

@@ -15,12 +15,11 @@ import pytest
 
 from tests.support.cluster_load import CREDIT
 from tests.support.rack_site import RACK, Rack, Site, site_on
-from tests.support.rack_traffic import OPTIONS, Traffic, addresses, uris
+from tests.support.rack_traffic import OPTIONS, Traffic, leaver_clients, traffic_of
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
-__all__ = ["OPTIONS", "Traffic", "addresses"]  # for the stories of other commands
 
 rack = Rack("scaledown")
 BACKLOG = 20_000
@@ -37,18 +36,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def traffic(site: Site) -> Iterator[Traffic]:
-    uri = uris(site)
-    said = {
-        "queue": "orders",
-        "producers": {"mq1": uri("mq1"), "mq3": uri("mq3", "mq1")},
-        "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
-        "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
-    }
-    one = Traffic(site, said)
-    try:
+    with traffic_of(site, leaver_clients(site, BACKLOG)) as one:
         yield one
-    finally:
-        one.end()
 
 
 def killed_at(site: Site, line: str, *words: str) -> str:

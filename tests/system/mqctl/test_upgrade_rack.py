@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.last_release import bundle
 from tests.support.rack_site import Rack, Site, site_on
-from tests.system.mqctl.test_scale_down_rack import OPTIONS, Traffic, addresses
+from tests.support.rack_traffic import OPTIONS, Traffic, traffic_of, uris
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
@@ -81,12 +80,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoReleases]:
 
 @pytest.fixture(scope="module")
 def traffic(site: TwoReleases) -> Iterator[Traffic]:
-    (user,) = yaml.safe_load((site.folder / "group_vars/brokers/secrets.yml").read_text())["mq_users"]
-    where = addresses(site)
-
-    def uri(*hosts: str) -> str:
-        return f"amqp://{user['name']}:{user['password']}@" + ",".join(f"{where[host]}:5672" for host in hosts)
-
+    uri = uris(site)
     rings = [HOSTS[number:] + HOSTS[:number] for number in range(3)]
     said = {
         "queue": "orders",
@@ -95,12 +89,8 @@ def traffic(site: TwoReleases) -> Iterator[Traffic]:
         "consumers": {host: uri(host) for host in HOSTS},
         "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
     }
-    one = Traffic(site, said)
-    try:
+    with traffic_of(site, said) as one:
         yield one
-    finally:
-        one.process.kill()
-        one.process.wait()
 
 
 def test_an_upgrade_that_is_killed_at_its_first_host_says_where_it_is(site: TwoReleases, traffic: Traffic) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.heirs import HeirCandidate, choose
-from mqbroker.node.cluster.next_heir import candidates
+from mqbroker.cluster.heirs import HeirCandidate
+from mqbroker.node.cluster.next_heir import candidates, chosen
 from mqbroker.node.cluster.scale_down_progress import differences, has_anything, has_begun, is_linked, why_it_stays
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ class LeavingAtStop:
 
     def _chosen(self) -> HeirCandidate | str:
         """One that stays, or why there is none."""
-        options = self._broker.options.scale_down
-        listed = [self._broker.discovery.connectors[name] for name in options.connectors]
-        return choose(options, listed, candidates(self._broker))
+        return chosen(self._broker, candidates(self._broker))
 
     def begin(self, heir: HeirCandidate) -> None:
         """All goes there from now on."""

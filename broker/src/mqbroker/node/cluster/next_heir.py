@@ -7,6 +7,7 @@ forgotten. Source: docs/adr/0027-scale-down.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
@@ -38,6 +39,12 @@ def candidates(broker: ClusterBroker) -> list[HeirCandidate]:
     return found
 
 
+def chosen(broker: ClusterBroker, found: Sequence[HeirCandidate]) -> HeirCandidate | str:
+    """One of these that `[scale-down]` allows and that stays, or why there is none."""
+    options = broker.options.scale_down
+    return choose(options, [broker.discovery.connectors[name] for name in options.connectors], found)
+
+
 class NextHeir:
     """See the module's docstring."""
 
@@ -66,10 +73,8 @@ class NextHeir:
         if not (is_late or self._is_given_up) or not any(map(self._is_owed, broker.store.queues.values())):
             return None
         tried = {record.target, *(node_id for _, node_id in record.past)}
-        found = [each for each in candidates(broker) if each.node_id not in tried]
-        listed = [broker.discovery.connectors[name] for name in broker.options.scale_down.connectors]
-        chosen = choose(broker.options.scale_down, listed, found)
-        return chosen if isinstance(chosen, HeirCandidate) else None
+        found = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
+        return found if isinstance(found, HeirCandidate) else None
 
     @property
     def _went_count(self) -> int:
