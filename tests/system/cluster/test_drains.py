@@ -15,7 +15,7 @@ from tests.support.cluster_processes import WAIT_S, Make, Nodes, connection, lin
 
 pytestmark = pytest.mark.system
 
-COUNT = 20_000
+COUNT = 10_000
 QUEUE = "orders"
 ATTEMPTS = 5  # to kill a broker in the middle of a drain: each moves twice as much as the one before
 
@@ -23,9 +23,15 @@ ATTEMPTS = 5  # to kill a broker in the middle of a drain: each moves twice as m
 class Balanced(Nodes):
     """Messages stay where they are sent. Little is unanswered at a time, so that a drain takes a while."""
 
+    window_bytes = 500
+
     def connections(self, number: int) -> list[dict[str, Any]]:
         listed = [f"mq{each}" for each in range(len(self.ports))]
-        wants = {"static-connectors": listed, "message-load-balancing": "OFF", "confirmation-window-size": 20_000}
+        wants = {
+            "static-connectors": listed,
+            "message-load-balancing": "OFF",
+            "confirmation-window-size": self.window_bytes,
+        }
         return [connection(f"mq{number}", **wants)]
 
 

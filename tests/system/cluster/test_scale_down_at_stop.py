@@ -20,7 +20,9 @@ BODIES = [f"{number}" for number in range(COUNT)]
 
 
 class Leaving(Balanced):
-    """Nodes of which each hands over what it has when it is stopped."""
+    """Nodes of which each hands over what it has when it is stopped, slowly enough to be met in the middle of it."""
+
+    window_bytes = 100
 
     def options(self, number: int) -> dict[str, Any]:
         return super().options(number) | {"scale-down": {"enabled": True}}
