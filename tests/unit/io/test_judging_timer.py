@@ -9,8 +9,16 @@ from typing import Any
 
 from mqbroker.io.judging_timer import LATE_S, JudgingTimer
 
+from tests.unit.io.conftest import until
+
 Runner = Callable[[Any], Any]
 DELAY_S = 0.3
+
+
+async def turns() -> None:
+    """What is due now is called; no time passes but that of some turns of the loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def test_the_time_is_over_once(run: Runner) -> None:
@@ -19,9 +27,10 @@ def test_the_time_is_over_once(run: Runner) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         JudgingTimer(0.05, lambda: called.append(loop.time() - began_s))
-        await asyncio.sleep(0.25)
-        assert len(called) == 1
+        await until(lambda: called)
         assert called[0] >= 0.04
+        await asyncio.sleep(0.2)
+        assert len(called) == 1
 
     run(scenario())
 
@@ -31,7 +40,7 @@ def test_what_is_cancelled_does_not_come(run: Runner) -> None:
         called: list[int] = []
         early, late = JudgingTimer(0.02, lambda: called.append(1)), JudgingTimer(DELAY_S, lambda: called.append(2))
         late.cancel()
-        await asyncio.sleep(0.1)
+        await until(lambda: called)
         early.cancel()
         time.sleep(DELAY_S + LATE_S)
         await asyncio.sleep(2 * DELAY_S)
@@ -44,11 +53,11 @@ def test_who_stood_still_gives_the_time_back_once(run: Runner) -> None:
     async def scenario() -> None:
         called: list[int] = []
         JudgingTimer(DELAY_S, lambda: called.append(1))
-        time.sleep(DELAY_S + 2 * LATE_S)
-        await asyncio.sleep(LATE_S / 2)
+        time.sleep(2 * DELAY_S)
+        await turns()
         assert called == []
-        time.sleep(DELAY_S + 4 * LATE_S)
-        await asyncio.sleep(LATE_S / 2)
+        time.sleep(2 * DELAY_S)
+        await turns()
         assert called == [1]
 
     run(scenario())
@@ -57,12 +66,13 @@ def test_who_stood_still_gives_the_time_back_once(run: Runner) -> None:
 def test_no_more_than_it_had_is_given(run: Runner) -> None:
     async def scenario() -> None:
         called: list[int] = []
-        timer = JudgingTimer(0.1, lambda: called.append(1))
-        time.sleep(1)
-        await asyncio.sleep(0.05)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        JudgingTimer(0.1, lambda: called.append(1))
+        time.sleep(2)
+        await turns()
         assert called == []
-        await asyncio.sleep(0.4)
-        assert called == [1]
-        timer.cancel()
+        await until(lambda: called)
+        assert loop.time() - began_s < 3.8, "without a bound it would be 3.9"
 
     run(scenario())
