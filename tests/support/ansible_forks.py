@@ -11,6 +11,8 @@ executed.
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
 import select
@@ -18,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -141,7 +144,14 @@ def serve(listener: socket.socket, life: int) -> dict[str, object]:
 def begin(listener: int, life: int) -> None:
     """Import Ansible, then fork. What the import made is removed at the end of this process, not of a fork."""
     from ansible.cli.inventory import main
+    from ansible.plugins.loader import init_plugin_loader
 
+    # What is known of its own collection is a large file of YAML, which it reads when it begins.
+    init_plugin_loader()
+    importlib.import_module("ansible_collections.ansible.builtin")
+    warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
+    gc.collect()
+    gc.freeze()
     question = serve(socket.socket(fileno=listener), life)
     os.environ.clear()
     os.environ.update(question["environment"])  # type: ignore[call-overload]

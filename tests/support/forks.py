@@ -6,9 +6,10 @@
 
 A fork runs the real `main` in a process of its own. It has the arguments, environment, working directory, umask,
 limits, network and output that are asked for, no file that is open elsewhere, the dispositions of signals of a fresh
-Python, and it ends as a Python ends. As with Popen, it is there as a zombie until it was waited for, and outlives the
-tests where nobody ends it. What it does not have of its own is a command line, a seed of hashes, and what Python and
-the loader read in the environment when they begin; tests of the start itself execute theirs.
+Python, and it ends as a Python ends, but for taking apart what was imported. As with Popen, it is there as a zombie
+until it was waited for, and outlives the tests where nobody ends it. What it does not have of its own is a command
+line, a seed of hashes, and what Python and the loader read in the environment when they begin. What the program imports
+late or prepares while it is idle is there as well; tests of that, and of the start itself, execute theirs.
 
 The process with the imports of a program is started at the first need and ends with the tests. It is the parent of the
 forks and has no thread but one; it is asked through a socket, a datagram for each question and each answer.
@@ -17,6 +18,7 @@ forks and has no thread but one; it is asked through a socket, a datagram for ea
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -279,8 +281,11 @@ def enter(network: str) -> None:
 def imported(program: str) -> ModuleType:
     """The module with the `main` of the program, once all is imported that it may need."""
     if program == "mqbroker":
-        for name in ("uvloop", "mqbroker.app.commands.run"):
+        # Also what the broker leaves to a fork of its own, to a thread while it is idle, and to who asks first.
+        late = ("mqbroker.config.clustering", "mqbroker.config.load", "mqbroker.io.exposition")
+        for name in ("uvloop", "mqbroker.app.commands.run", *late):
             importlib.import_module(name)
+        importlib.import_module("mqbroker.core.selector.grammar").prepare()
         return importlib.import_module("mqbroker.app.main")
     command_line = importlib.import_module("mqctl.main")
     for name in command_line.COMMANDS.values():
@@ -293,5 +298,8 @@ if __name__ == "__main__":
     for folder in sys.argv[3:]:
         ansible_forks.put_before(importlib.import_module("mqctl.ansible_cli"), folder)
     assert threading.active_count() == 1
+    # Who looks through it would have a copy of it all, and so would who takes it apart at the end.
+    gc.collect()
+    gc.freeze()
     sys.argv = [str(command_line.__file__), *serve(socket.socket(fileno=int(sys.argv[2])))]
     sys.exit(command_line.main())

@@ -28,7 +28,7 @@ def wait_until_idle(broker: BrokerProcess) -> None:
 
 
 def test_the_first_selector_takes_no_longer_than_others(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker:
+    with BrokerProcess(tmp_path, is_executed=True) as broker:
         broker.admin("queue-create", name="orders")
         wait_until_idle(broker)
         before = loop_ns(broker.pid)

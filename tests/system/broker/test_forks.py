@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.forks import Forks, Surroundings, may_be_forked, run_mqctl
+from tests.support.forks import ROOT, Forks, Surroundings, may_be_forked, run_mqctl
 from tests.support.networks import Networks
 from tests.support.patience import PATIENCE_S
 
@@ -101,6 +101,31 @@ def test_it_is_in_the_network_of_its_host(make_broker: Make) -> None:
         broker.start()
         assert os.stat(f"/proc/{broker.pid}/ns/net").st_ino == host.network.stat().st_ino
         assert broker.stop() == 0
+
+
+# Prints what a fork of a broker would still have to import until it knows its options and a selector.
+WHAT_IS_LATE = """
+import sys
+from pathlib import Path
+from tests.support.forks import imported
+imported("mqbroker")
+before = set(sys.modules)
+from mqbroker.app import source
+from mqbroker.core.selector import grammar
+source.checked(Path(sys.argv[1]), Path(sys.argv[1]).read_text())
+grammar.parse("colour = 'blue'")
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_forks_of_brokers_import_next_to_nothing(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.prepare()
+    broker.close()
+    command = [sys.executable, "-c", WHAT_IS_LATE, str(broker.config_file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    late = {name.split(".")[0] for name in done.stdout.split()}
+    assert not late & {"lark", "mqbroker", "pydantic", "pydantic_core"}, done.stdout
 
 
 INVENTORY = "brokers:\n  hosts: {mq1: {ansible_host: 127.0.0.1, mq_interface: lo}}\n"
