@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm, settled
+from mqctl import confirm, journal_formats, settled
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import read
 from mqctl.certificates.folder import Folder
@@ -24,6 +24,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
+from mqctl.nodes import nodes_in
 from mqctl.operation import HeldCluster, OperationScope, Resume, goal_of, holding, is_paused, look, numbers_of
 from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
@@ -103,6 +104,11 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     return code
 
 
+def is_release_changed(plan: Plan) -> bool:
+    """Whether a host that has a release gets another one."""
+    return any(one.what == "release" and one.before for one in plan.changes)
+
+
 def require_goal(command: str, noted: str, release: str) -> None:
     """Who goes on has the release of the run in whose place he comes. Raises CommandError."""
     if noted not in ("", release):
@@ -123,6 +129,8 @@ def show_and_ask(world: World, options: RollingOptions, cluster: InventoryCluste
     """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
     # Standard output belongs to the result; the plan is what people read before they answer.
     show_plan(world, plan, OutputShape(), world.err)
+    if is_release_changed(plan) and (text := journal_formats.told(journal_formats.ask(world, nodes_in(cluster)))):
+        world.note(text)
     if options.plan and options.plan != plan.hash:
         raise CommandError(f"the plan is {plan.hash} by now, not {options.plan}; nothing was changed", "mqctl plan")
     require_no_hand(plan.changes)

@@ -83,6 +83,12 @@ def waiting_in(found: dict[str, Any]) -> int:
     return sum(row["message_count"] for row in found["queues"])
 
 
+def all_read(broker: BrokerProcess, *formats: int) -> None:
+    """When it knows that all nodes of the cluster read these formats of journal files, and no other."""
+    what = f"all nodes read formats {formats}"
+    wait_for(broker, what, lambda found: found["journal_formats"] == list(formats))
+
+
 def left(broker: BrokerProcess) -> int:
     return waiting_in(broker.admin("queues"))
 
@@ -142,8 +148,12 @@ def test_an_upgrade_and_a_way_back_host_by_host_lose_and_double_nothing(load: tu
     nodes, traffic = load
     for number in (0, 1, 2):
         move(nodes, number, NEW)
+        for broker in nodes.brokers[: number + 1]:
+            all_read(broker, *(READ_VERSIONS if number == 2 else (FORMAT_VERSION,)))
     for number in (2, 0, 1):
         move(nodes, number, OLD)
+        if number != 1:
+            all_read(nodes.brokers[1], FORMAT_VERSION)
     move(nodes, 1, NEW)
     assert [runs(broker) for broker in nodes.brokers] == [OLD, NEW, OLD]
     traffic.stop_sending(PATIENCE_S)

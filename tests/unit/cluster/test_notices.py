@@ -57,6 +57,11 @@ ALL: list[tuple[n.ClusterNotice, str]] = [
         f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[],"version":[7,1],'
         '"scale_down_group":"east"}',
     ),
+    (
+        n.Member(NODE, "0" * 32, "mq2", (), n.Version(7, 1), journal_formats=(1, 2)),
+        f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[],"version":[7,1],'
+        '"journal_formats":[1,2]}',
+    ),
     (n.MemberGone(NODE, n.Version(7, 2, 3)), f'{{"kind":"member-gone","node_id":"{NODE}","term":3,"version":[7,2]}}'),
     (
         n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),

@@ -103,6 +103,17 @@ def test_whom_a_node_leaves_everything_to_is_kept_where_a_node_between_does_not_
     assert made.get(B) == stays, "it has said so itself"
 
 
+@pytest.mark.parametrize("version", [NEWER, SAME, OLDER])
+def test_formats_that_a_node_reads_are_filled_in_and_are_those_of_its_process(version: Version) -> None:
+    made = topology(OTHER)
+    change = made.hear(replace(OTHER, version=version, journal_formats=(1, 2)))
+    assert (kind_of(change), made.others[0].journal_formats) == (TopologyChangeKind.CHANGED, (1, 2))
+    made.hear(replace(OTHER, version=Version(5, 9)))
+    assert made.others[0].journal_formats == (1, 2), "a node between does not pass them on"
+    made.hear(replace(OTHER, version=Version(6, 0), boot_id="c" * 32))
+    assert made.others[0].journal_formats == (), "it has gone back to a release that says none"
+
+
 def test_what_an_earlier_process_was_reached_by_fills_in_nothing() -> None:
     made = topology(replace(OTHER, connectors=()))
     assert made.hear(replace(OTHER, version=OLDER, boot_id="c" * 32)) is None

@@ -117,7 +117,7 @@ ROWS = (
     Operation("connection-close", connections.close, "closed: how many", connections.WHO, CHANGES),
     # The cluster.
     Operation("discovery", discovery.show, "groups, nodes, conflicts"),
-    Operation("topology", topology.show, "node_id, members, links, inbound"),
+    Operation("topology", topology.show, "node_id, members, links, inbound, journal_formats"),
     Operation("cluster-canary", topology.canary, "is_whole, links",
               (number("timeout_ms", topology.CANARY_MS, (1, topology.CANARY_MS_MAX)),), TAKES_PART),
     Operation("cluster-forget", topology.forget, "node_id, action, messages",

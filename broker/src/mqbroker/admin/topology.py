@@ -6,6 +6,7 @@ from typing import Any
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.journal_formats import read_by
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.abandoned import DEAD_LETTER
@@ -19,7 +20,11 @@ ACTIONS = (REROUTE, DEAD_LETTER)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
-    """`topology`: of all cluster connections. Empty lists where there are none."""
+    """`topology`: of all cluster connections. Empty lists where there are none.
+
+    `journal_formats` are those of journal files that all nodes of the cluster read. A node that does not say reads 1,
+    and so does one that is only known by its place, or by messages that wait for it.
+    """
     connections = list(broker.cluster.connections.values())
     broker.reply(
         request.id,
@@ -28,6 +33,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "members": [row for each in connections for row in _members(each)],
             "links": [row for each in connections for row in links(each)],
             "inbound": sorted(broker.cluster.inbound),
+            "journal_formats": list(broker.cluster.journal_formats),
         },
     )
 
@@ -58,6 +64,7 @@ def _members(connection: ClusterConnection) -> list[dict[str, Any]]:
             "boot_id": member.boot_id,
             "connector": member.connectors[0].uri if member.connectors else None,
             "is_self": member.node_id == connection.broker.node_id,
+            "journal_formats": list(read_by(member)),
         }
         for member in connection.topology.members
     ]
@@ -70,10 +77,7 @@ def links(connection: ClusterConnection) -> list[dict[str, Any]]:
     """
     bridges = [*connection.bridges.values(), *connection.probes]
     rows = [_link(connection, each) for each in bridges if not each.is_look]
-    queues = connection.broker.store.remotes.queues.values()
-    owed = [each.kind.forwards_to for each in queues
-            if each.kind.connection == connection.options.name and each.message_count]  # fmt: skip
-    missing = [node_id for node_id in dict.fromkeys(owed) if node_id not in connection.bridges]
+    missing = [node_id for node_id in connection.owed if node_id not in connection.bridges]
     return rows + [_unreached(connection, node_id) for node_id in missing]
 
 

@@ -34,6 +34,8 @@ from mqbroker.core.cluster.remote_binding import cluster_name_of
 NOTICE_BYTES_MAX: Final = 64 * 1024
 CONNECTORS_MAX: Final = 8
 DISTANCE_MAX: Final = 64
+FORMATS_MAX: Final = 16
+FORMAT_MAX: Final = 2**16 - 1
 VERSION_MAX: Final = 2**63 - 1
 TERM: Final = "term"
 
@@ -74,6 +76,7 @@ class Member:
     clients: tuple[Connector, ...] = ()  # how clients reach it, where it says so
     heir: str = ""  # the id of the node that it leaves everything to, where it leaves; its own: it is cordoned
     scale_down_group: str = ""  # of nodes that take each other's messages
+    journal_formats: tuple[int, ...] = ()  # of files that it reads, ascending; nothing: cluster/journal_formats.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,7 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "clients", "heir", "scale_down_group", "deleted", "volatile")
+_LATER: Final = ("grouping", "clients", "heir", "scale_down_group", "journal_formats", "deleted", "volatile")
 _CONNECTORS: Final = ("connectors", "clients")
 
 
@@ -224,7 +227,18 @@ def _member(row: dict[str, Any]) -> Member:
         connectors_of(row, CONNECTORS_MAX, 0, "clients") if "clients" in row else (),
         text_of(row, "heir", NODE_ID) if "heir" in row else "",
         text_of(row, "scale_down_group", NAME) if "scale_down_group" in row else "",
+        _formats(row) if "journal_formats" in row else (),
     )
+
+
+def _formats(row: dict[str, Any]) -> tuple[int, ...]:
+    found = row["journal_formats"]
+    is_list = isinstance(found, list) and 1 <= len(found) <= FORMATS_MAX
+    if not is_list or any(type(each) is not int or not 1 <= each <= FORMAT_MAX for each in found):
+        raise MalformedField(f"journal_formats must be a list of 1 to {FORMATS_MAX} numbers from 1 to {FORMAT_MAX}")
+    if found != sorted(set(found)):
+        raise MalformedField("journal_formats must ascend")
+    return tuple(found)
 
 
 def _version(row: dict[str, Any]) -> Version:

@@ -215,11 +215,12 @@ def _merged(known: Member, told: Member) -> Member:
     newer, older = (told, known) if told.version > known.version else (known, told)
     if newer.boot_id != older.boot_id:
         return newer
-    # An older release tells on what others said, without an heir, which it does not know.
+    # An older release tells on what others said, without what it does not know: an heir, formats.
     heir = newer.heir or (older.heir if newer.version == older.version else "")
     return replace(
-        newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients, heir=heir
-    )
+        newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients, heir=heir,
+        journal_formats=newer.journal_formats or older.journal_formats,
+    )  # fmt: skip
 
 
 def _difference(known: Member, now: Member) -> TopologyChangeKind:
@@ -230,4 +231,4 @@ def _difference(known: Member, now: Member) -> TopologyChangeKind:
 
 
 def _said(member: Member) -> tuple[object, ...]:
-    return member.connectors, member.clients, member.name, member.heir
+    return member.connectors, member.clients, member.name, member.heir, member.journal_formats

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm, operation, releases
+from mqctl import confirm, journal_formats, operation, releases
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
+from mqctl.nodes import nodes_in
 from mqctl.output import Rows, counted, write
 from mqctl.remote.operation import PAUSE
 from mqctl.rolling import Rolling, RollingOptions, roll_out
@@ -115,7 +116,11 @@ def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
          "state": one.state(goal) if goal else "", "goal": goal, "operation": state_of(notes.get(one.host))}
         for one in found
     ]  # fmt: skip
-    write(Rows("mqctl.upgrade/1", releases.COLUMNS, rows), options.shape, world.data)
+    formats = journal_formats.ask(world, nodes_in(cluster))
+    extra = {"journal_formats": journal_formats.read_by_all(formats)}
+    write(Rows("mqctl.upgrade/1", releases.COLUMNS, rows, extra), options.shape, world.data)
+    if text := journal_formats.told(formats):
+        world.note(text)
     mixed = releases.mixture(found)
     if mixed:
         world.note(f"two releases work together: {mixed}; mqctl upgrade goes on, mqctl rollback goes back")

@@ -14,6 +14,7 @@ from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.cluster.terms import HighestTerms
 from mqbroker.config.users import UserVerifier
 from mqbroker.core.queue.queue import Queue
+from mqbroker.journal.format import READ_VERSIONS
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.bridge import Bridge
@@ -200,6 +201,12 @@ class Cluster:
                 peer.close(NOT_ALLOWED, DEPOSED)
         for connection in self.connections.values():
             connection.deposed(node_id, term)
+
+    @property
+    def journal_formats(self) -> tuple[int, ...]:
+        """Formats of journal files that all nodes read with which this one makes clusters, itself among them."""
+        said = [each.journal_formats for each in self.connections.values()]
+        return tuple(one for one in READ_VERSIONS if all(one in each for each in said))
 
     @property
     def inbound(self) -> set[str]:

@@ -16,6 +16,7 @@ from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import EntryChange, EntryChangeKind
+from mqbroker.cluster.journal_formats import read_by_all
 from mqbroker.cluster.lost_nodes import LostNodes
 from mqbroker.cluster.notices import BindingRemoved, GroupNotice, Member, Reset, ResetComplete, Version
 from mqbroker.cluster.notices import ClusterNotice as Told
@@ -25,6 +26,7 @@ from mqbroker.cluster.topology import Topology, TopologyChange, TopologyChangeKi
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.queue import Queue
+from mqbroker.journal.format import READ_VERSIONS
 from mqbroker.node.cluster.abandoned import Abandoned
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.listed_places import ListedPlaces
@@ -71,6 +73,7 @@ class ClusterConnection:
             Version(self.broker.epoch, 0, self.broker.term), self.broker.options.grouping_handler.type,
             () if for_clients is None else (for_clients,),
             scale_down_group=self.broker.options.scale_down.group_name,
+            journal_formats=READ_VERSIONS,
         )  # fmt: skip
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
@@ -199,6 +202,21 @@ class ClusterConnection:
         """Whether a node that is reached so is one to have a link with."""
         places = {each.place for each in self.listed}
         return not self.options.allow_direct_connections_only or any(each.place in places for each in connectors)
+
+    @property
+    def owed(self) -> list[str]:
+        """Ids of nodes that messages wait for."""
+        queues = self.broker.store.remotes.queues.values()
+        found = [each.kind.forwards_to for each in queues
+                 if each.kind.connection == self.options.name and each.message_count]  # fmt: skip
+        return list(dict.fromkeys(found))
+
+    @property
+    def journal_formats(self) -> tuple[int, ...]:
+        """Formats of journal files that every node reads that this one has to do with (cluster/journal_formats.py)."""
+        is_sought = any(not each.is_tried_once for each in self.probes) or bool(self.listed_places.missing())
+        is_untold = any(self.topology.get(node_id) is None for node_id in (*self.bridges, *self.owed))
+        return read_by_all(self.topology.members, is_anybody_unknown=is_sought or is_untold)
 
     def deposed(self, node_id: str, term: int) -> None:
         """Another process of a node took over in this term: links with the one before end."""
