@@ -1,7 +1,8 @@
 """A host of an inventory, behind a real sshd, whose brokers are processes of the test.
 
 The host has `mqbroker` at its usual place only in name: sshd puts the test's own in its stead, whose instances are
-below the folder of the test, each with its broker.toml; the same folder is one of `mqctl dev`.
+below the folder of the test, each with its broker.toml; the same folder is one of `mqctl dev`. What a host notes of
+operations is below that folder as well: commands have a /var/lib of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ if "--instance" in words:
 sys.exit(main(words))
 """
 IN_PLACE = """#!/bin/sh
-exec /bin/sh -c "$(printf %s "$SSH_ORIGINAL_COMMAND" | sed "s|{usual}|{place}/mqbroker|")"
+command=$(printf %s "$SSH_ORIGINAL_COMMAND" | sed "s|{usual}|{place}/mqbroker|")
+exec unshare --user --map-root-user --mount /bin/sh -c 'mount --bind "$0" /var/lib && exec /bin/sh -c "$1"' \
+    {place}/notes "$command"
 """
 
 
@@ -36,8 +39,10 @@ def serve(folder: Path, *instances: dict[str, Any]) -> SshServer:
         script = folder / name
         script.write_text(text.format(python=sys.executable, path=sys.path, place=str(folder), usual=BROKER))
         script.chmod(0o755)
+    (folder / "notes").mkdir()
     server = SshServer(folder / "sshd", f"ForceCommand {folder / 'in-place'}")
     hosts = {"mq1": server.variables(mq_instances=list(instances))}
-    inventory = {"brokers": {"hosts": hosts, "vars": {"mq_cluster_name": "main"}}}
+    common = {"mq_cluster_name": "main", "mq_cluster_secret": "a-secret-of-the-test"}
+    inventory = {"brokers": {"hosts": hosts, "vars": common}}
     (folder / "inventory.yml").write_text(json.dumps(inventory))
     return server

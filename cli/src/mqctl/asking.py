@@ -117,7 +117,11 @@ def the_node(world: World, options: ActOptions) -> Node:
 
 def the_only_node(world: World, options: NodeCommandOptions, name: str) -> Node:
     """The node of that name; without a name there must be no choice."""
-    nodes = nodes_of(world, options)
+    return only(nodes_of(world, options), name)
+
+
+def only(nodes: Sequence[Node], name: str) -> Node:
+    """The node of that name of these; without a name there must be no choice."""
     if not name and len(nodes) > 1:
         raise UsageError(f"there are {len(nodes)} nodes and no --host", f"--host {nodes[0].name}")
     return choose(nodes, name)

@@ -55,6 +55,7 @@ class BackupStream:
         self.place = place
         self._silence_s = silence_s
         self.is_lost = False  # nobody knows how it ended, or whether
+        self.is_done = False  # it has ended, and all is well
         self._stream = stream
         self._buffer = bytearray()
         stream.settimeout(silence_s)
@@ -83,15 +84,17 @@ class BackupStream:
             return
 
     def end(self) -> str:
-        """Nothing more comes to it: why it failed, empty where it did not."""
+        """Nothing more comes to it, and it is waited for: why it failed, empty where it did not."""
+        self.is_lost = True  # also where nobody waits for so long
         with contextlib.suppress(OSError, EOFError):
             self._stream.end_input()
         while self.chunk(CHUNK_BYTES):
             pass
         code = self._stream.exit_code()
-        if code == 0:
-            return ""
         self.is_lost = not 0 <= code <= KILLED  # a shell says by more than that which signal has ended what it ran
+        self.is_done = code == 0
+        if self.is_done:
+            return ""
         why = self._stream.complaint().removeprefix("mqbroker: ")
         return "the connection broke, or the command was killed" if self.is_lost else why
 
@@ -138,32 +141,35 @@ def instance_words(node: Node) -> list[str]:
 
 def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
     """The one line of JSON that a command prints, also where it says so of something that is bad."""
-    try:
-        line = stream.line()
-        found = _document(line)
-        why = stream.end()
-    finally:
-        stream.close()
+    line = stream.line()
+    found = _document(line)
+    why = stream.end()
     if (why and not (may_fail and found)) or not found:
         raise CommandError(f"{stream.place}: {why or 'mqbroker backup said nothing'}", "mqctl backup list")
     return found
 
 
-def carried(source: BackupStream, target: BackupStream, advance: Callable[[int], object]) -> JsonRow:
-    """Both halves to their end; what the target says that became of it. Raises CommandError."""
+def carried(
+    source: BackupStream,
+    target: BackupStream,
+    advance: Callable[[int], object],
+    before_end: Callable[[], object] = lambda: None,
+) -> JsonRow:
+    """Both halves to their end; what the target says that became of it. Raises CommandError.
+
+    `before_end`: what is looked at when all bytes are there and nothing counts yet; nothing does where that raises.
+    """
     try:
-        try:
-            return _carried(source, target, advance)
-        except (KeyError, TypeError, ValueError):
-            whys = [(each.place, each.end()) for each in (source, target)]
-            place, why = next(((place, why) for place, why in whys if why and "cut off" not in why), whys[0])
-            raise CommandError(f"{place}: {why or 'the backup was cut off'}", "mqctl backup list") from None
-    finally:
-        source.close()
-        target.close()
+        return _carried(source, target, advance, before_end)
+    except (KeyError, TypeError, ValueError):
+        whys = [(each.place, each.end()) for each in (source, target)]
+        place, why = next(((place, why) for place, why in whys if why and "cut off" not in why), whys[0])
+        raise CommandError(f"{place}: {why or 'the backup was cut off'}", "mqctl backup list") from None
 
 
-def _carried(source: BackupStream, target: BackupStream, advance: Callable[[int], object]) -> JsonRow:
+def _carried(
+    source: BackupStream, target: BackupStream, advance: Callable[[int], object], before_end: Callable[[], object]
+) -> JsonRow:
     line = source.line()
     sizes = {each["sha256"]: each["used_bytes"] for each in json.loads(line)["files"]}
     target.write(line)
@@ -180,6 +186,7 @@ def _carried(source: BackupStream, target: BackupStream, advance: Callable[[int]
     line = source.line()
     if json.loads(line)["end"] is not True:
         raise ValueError("it has no end")
+    before_end()
     target.write(line)
     line = target.line()
     result: JsonRow = json.loads(line)["result"]
@@ -213,7 +220,8 @@ def show(
         try:
             if isinstance(stream, CommandError):
                 raise stream
-            rows.rows += [{"host": host, **row} for row in rows_of(said(stream, may_fail=True))]
+            with contextlib.closing(stream):
+                rows.rows += [{"host": host, **row} for row in rows_of(said(stream, may_fail=True))]
         except CommandError as error:
             errors.append(error)
     if errors and len(errors) == len(places):

@@ -33,7 +33,7 @@ class Host:
         self.send(300)
         # Where `mqctl dev` looks for it, too.
         (folder / "dev-1" / "admin.sock").symlink_to(self.full.admin_socket)
-        self.server = serve(folder, {"name": "dev-1"}, {"name": "dev-2", "port": 5673})
+        self.server = serve(folder, {"name": "dev-1"}, {"name": "dev-2", "port_offset": 100})
 
     def send(self, count: int) -> None:
         messages = [{"body": BODY, "durable": True}] * count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -64,10 +65,13 @@ def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
     # Checksums are made in silence, for no longer than files are held; then all is read once more.
     silence_s = options.hold_minutes * 60 + backups.SILENCE_S
     if options.on_hosts:
-        return backups.said(backups.at(world, node, ["create", options.folder, *broker, "--json"], silence_s))
-    source = backups.at(world, node, ["send", *broker], silence_s)
-    target = backups.here(["receive", str(world.cwd / options.folder)], silence_s)
-    with counting(world, f"bytes copied from {node.name}", None) as advance:
+        with closing(backups.at(world, node, ["create", options.folder, *broker, "--json"], silence_s)) as stream:
+            return backups.said(stream)
+    with (
+        closing(backups.at(world, node, ["send", *broker], silence_s)) as source,
+        closing(backups.here(["receive", str(world.cwd / options.folder)], silence_s)) as target,
+        counting(world, f"bytes copied from {node.name}", None) as advance,
+    ):
         return backups.carried(source, target, advance)
 
 

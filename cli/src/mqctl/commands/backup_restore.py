@@ -1,21 +1,35 @@
-"""`mqctl backup restore`."""
+"""`mqctl backup restore`.
+
+A restore to a host of an inventory is an operation of its cluster (docs/adr/0028-one-operation-at-a-time.md): a rollout
+that ran meanwhile would start the broker. Where it is not known what became of it, the cluster stays held.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from mqctl import backups, confirm
-from mqctl.asking import the_only_node
-from mqctl.backups import BackupFolderOptions, FolderArgument
+from mqctl import backups, confirm, operation
+from mqctl.asking import only, the_only_node
+from mqctl.backups import BackupFolderOptions, BackupStream, FolderArgument
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.nodes import Node
+from mqctl.inventory import InventoryCluster
+from mqctl.inventory_faults import checked
+from mqctl.nodes import Node, nodes_in
+from mqctl.operation import HeldCluster, OperationScope, Resume, holding
 from mqctl.output import Column, Rows
+from mqctl.playbook.rollout import untouched
 from mqctl.progress import counting
 from mqctl.world import World
+
+COMMAND: Final = "mqctl backup restore"
 
 COLUMNS = (
     Column("instance"),
@@ -42,7 +56,14 @@ class Options(BackupFolderOptions):
         bool,
         typer.Option("--as-another-node", help="The backup is of another node; this one gets its messages."),
     ] = False
+    resume: Resume = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    @property
+    def is_as_another(self) -> list[str]:
+        """What `mqbroker backup` is told of whose the messages are from now on."""
+        said = {"--keep-node-id": self.keep_node_id, "--as-another-node": self.as_another_node}
+        return [word for word, is_said in said.items() if is_said]
 
 
 def run(world: World, options: Options) -> int:
@@ -51,14 +72,47 @@ def run(world: World, options: Options) -> int:
     The node of the backup goes on under its id, beyond all ids that it gave out since. Another node is refused unless
     it is to get the messages under its own id (--as-another-node) or to be that node (--keep-node-id). Exit code 3 if
     what is there is not what the backup had.
+
+    No other operation changes the cluster meanwhile. One that was cut off is done again by --resume, for the same node
+    and from any backup.
     """
     if options.keep_node_id and options.as_another_node:
         raise UsageError("--keep-node-id and --as-another-node exclude each other", "mqctl backup restore --help")
-    node = the_only_node(world, options, options.host)
+    if options.dev:
+        node = the_only_node(world, options, options.host)
+        _ask(world, options, node)
+        return _written(world, options, node, _Restore(world, options, node).receipt())
+    with untouched(world):
+        cluster = checked(world, options)
+        node = only(nodes_in(cluster), options.host)
+        scope = _scope(world, options, cluster, node)
+        _ask(world, options, node)
+    command = _command(options, node)
+    with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
+        receipt = _Restore(world, options, node, own).receipt()
+    return _written(world, options, node, receipt)
+
+
+def _command(options: Options, node: Node) -> str:
+    words = [options.folder, options.backup, *(["--on-hosts"] if options.on_hosts else []), *options.is_as_another]
+    return f"{COMMAND} {shlex.join(words)} --host {node.name}"
+
+
+def _scope(world: World, options: Options, cluster: InventoryCluster, node: Node) -> OperationScope:
+    """What is changed, and in whose place: any restore to this node, as each of them leaves it whole. Raises
+    CommandError where somebody else holds the cluster."""
+    found, _ = operation.look(world, cluster.hosts)
+    notes = (str(note["what"]) for note in found.values() if note)
+    before = [what for what in notes if what.startswith(f"{COMMAND} ") and what.endswith(f" --host {node.name}")]
+    operation.require_none_but(found, before if options.resume else ())
+    return OperationScope({node.host}, operation.numbers_of(found), instead_of=before)
+
+
+def _ask(world: World, options: Options, node: Node) -> None:
     confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
-    words = [*backups.instance_words(node), "--json", *(["--keep-node-id"] if options.keep_node_id else [])]
-    words += ["--as-another-node"] if options.as_another_node else []
-    receipt = _restored(world, options, node, words)
+
+
+def _written(world: World, options: Options, node: Node, receipt: backups.JsonRow) -> int:
     rows = Rows("mqctl.backup-restore/1", COLUMNS)
     rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in receipt["queues"]]
     rows.extra = {name: receipt[name] for name in ("backup", "made", "restored", "node_id", "from_node_id", "aside")}
@@ -70,21 +124,70 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE if receipt["balances"] else Exit.DEGRADED
 
 
-def _restored(world: World, options: Options, node: Node, words: list[str]) -> backups.JsonRow:
-    if options.on_hosts:
-        target = backups.at(world, node, ["restore", options.folder, options.backup, *words])
-    else:
-        target = backups.at(world, node, ["take", *words])
-    try:
-        if options.on_hosts:
-            return backups.said(target, may_fail=True)
-        source = backups.here(["give", str(world.cwd / options.folder), options.backup])
-        with counting(world, f"bytes given to {node.name}", None) as advance:
-            return backups.carried(source, target, advance)
-    except CommandError as error:
-        if target.is_lost:
-            why = (
-                f"{error.what}; whether it is restored is not known: restored.json in its data directory names the last"
-            )
-            raise CommandError(why, "mqctl status") from None
-        raise
+@dataclass(slots=True)
+class _Restore:
+    """One restore. `own`: the operation that it is, None for a broker of this machine; `may_count`: the node may have
+    all of it, so that only its own word says whether it is restored."""
+
+    world: World
+    options: Options
+    node: Node
+    own: HeldCluster | None = None
+    may_count: bool = False
+
+    def receipt(self) -> backups.JsonRow:
+        """What became of it. Raises CommandError."""
+        words = [*backups.instance_words(self.node), "--json", *self.options.is_as_another]
+        if self.options.on_hosts:
+            self.may_count = True
+            words = ["restore", self.options.folder, self.options.backup, *words]
+            with self._known(backups.at(self.world, self.node, words)) as target:
+                return backups.said(target, may_fail=True)
+        with (
+            self._known(backups.at(self.world, self.node, ["take", *words])) as target,
+            closing(backups.here(["give", str(self.world.cwd / self.options.folder), self.options.backup])) as source,
+            counting(self.world, f"bytes given to {self.node.name}", None) as advance,
+        ):
+            return backups.carried(source, target, advance, self._before_end)
+
+    def _before_end(self) -> None:
+        """To copy takes hours, and somebody may have given this operation up meanwhile."""
+        if self.own is not None:
+            operation.require_kept(self.world, self.own, self.node.host)
+        self.may_count = True
+
+    @contextlib.contextmanager
+    def _known(self, target: BackupStream) -> Iterator[BackupStream]:
+        """What became of it at the node is known where this ends, or is said not to be, and the cluster stays held."""
+        try:
+            yield target
+        except CommandError as error:
+            if self._is_unknown(target):
+                raise CommandError(f"{error.what}; {self._unknown}", "mqctl status") from None
+            raise
+        except KeyboardInterrupt:
+            self._interrupted(target)
+            raise
+        finally:
+            if self.own is not None and self._is_unknown(target):
+                self.own.stays = True
+            target.close()
+
+    def _interrupted(self, target: BackupStream) -> None:
+        """What has all of it goes on to its end; another Ctrl-C waits for that no longer."""
+        why = "nothing was changed"
+        if self.may_count:
+            self.world.note(f"interrupted: waiting for what {self.node.name} does; Ctrl-C again waits no longer")
+            with contextlib.suppress(CommandError, KeyboardInterrupt):
+                why = target.end() or "it is restored, and restored.json in its data directory is the receipt"
+        if self._is_unknown(target):
+            why = self._unknown
+        self.world.note(f"interrupted: {self.node.name}: {why}")
+
+    def _is_unknown(self, target: BackupStream) -> bool:
+        return self.may_count and target.is_lost
+
+    @property
+    def _unknown(self) -> str:
+        again = "" if self.own is None else f"; the cluster stays held, {self.own.note['what']} --resume does it again"
+        return f"whether it is restored is not known: restored.json in its data directory names the last{again}"

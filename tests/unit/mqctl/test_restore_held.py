@@ -1,0 +1,230 @@
+"""A restore is an operation of its cluster: who is in its way, what is held after it, and who goes on with it.
+
+Hosts are folders here with the real `mqbroker`, and the backup that they are given is a real one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqbroker.app.backup.folder import BackupFolder
+from mqbroker.app.backup.transfer import copy
+from mqbroker.io import identity
+from mqctl import operation
+from mqctl.commands import backup_restore
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.remote import operation as noting
+from mqctl.ssh.local import LocalStream
+from mqctl.world import World
+
+from tests.support.local_hosts import LocalHosts
+from tests.unit.app.test_backup_restore import MACHINE, StoppedNode, write
+from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, HostShell, said, world
+
+__all__ = ["world"]
+
+INVENTORY = f"""\
+all:
+  vars:
+    mq_cluster_name: main
+    mq_cluster_secret: 0123456789abcdef0123456789abcdef
+    ansible_connection: local
+    ansible_become: false
+    ansible_python_interpreter: {sys.executable}
+  hosts:
+    mq1: {{ansible_host: 192.0.2.1}}
+    mq2: {{ansible_host: 192.0.2.2}}
+"""
+MQBROKER = f"""#!{sys.executable}
+import sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+from mqbroker.app.main import main
+words = sys.argv[1:]
+at = words.index("--instance")
+words[at : at + 2] = ["--data-directory", str(Path(__file__).resolve().parents[1] / "mq" / words[at + 1])]
+sys.exit(main(words))
+"""
+# It takes all that comes, and is killed as it is told that this is all.
+KILLED = f"""#!{sys.executable}
+import os, signal, sys
+sys.stdin.readline()
+print('{{"wanted": []}}', flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+END = b'"end"'
+CLUSTER = InventoryCluster("main", tuple(Host(name, "main", VARIABLES, {}) for name in ("mq1", "mq2")))
+MESSAGES = 5
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, world: World) -> Path:
+    """A folder with a backup of the node of mq1, which has another message since."""
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    for name in ("mq1", "mq2"):
+        program(name, MQBROKER)
+        data(name).parent.mkdir()
+        identity.init(data(name), MACHINE)
+        write(data(name), 1, MESSAGES)
+    folder = BackupFolder(tmp_path / "kept")
+    with folder.locked():
+        copy(StoppedNode(data("mq1")), folder)
+    write(data("mq1"), MESSAGES + 1, 1)
+    return tmp_path / "kept"
+
+
+def program(name: str, text: str) -> None:
+    place = HostShell.root / name / "bin" / "mqbroker"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    place.chmod(0o755)
+
+
+def data(name: str) -> Path:
+    return HostShell.root / name / "mq" / "default"
+
+
+def files(name: str = "mq1") -> dict[str, bytes]:
+    found = {str(path.relative_to(data(name))): path for path in data(name).rglob("*") if path.is_file()}
+    return {place: path.read_bytes() for place, path in found.items() if "lock" not in place}
+
+
+def noted() -> set[tuple[int, bool]]:
+    """Number of the operation and whether it is held, the same on both hosts or not."""
+    found = [noting.look(f"{HostShell.root}/{name}/{Path(noting.PLACE).name}") for name in ("mq1", "mq2")]
+    return {(note["number"], note["is_held"]) if note else (0, False) for note in found}
+
+
+def restore(world: World, **changes: Any) -> int:
+    given = {"folder": "kept", "backup": "mq1-1", "host": "mq1", "yes": True, "json": True, **changes}
+    return backup_restore.run(world, backup_restore.Options(**given))
+
+
+def rows(world: World) -> list[dict[str, Any]]:
+    assert isinstance(world.out, io.StringIO)
+    return list(json.loads(world.out.getvalue())["rows"])
+
+
+@pytest.mark.parametrize("on_hosts", [False, True])
+def test_a_restore_holds_the_cluster_and_gives_it_back(world: World, kept: Path, *, on_hosts: bool) -> None:
+    before = files()
+    # Where the folder is on the host, its name is one of the host, for which it is one of this machine here.
+    assert restore(world, folder=str(kept), on_hosts=on_hosts) == Exit.DONE
+    assert [(row["queue"], row["restored"], row["balances"]) for row in rows(world)] == [("orders", MESSAGES, True)]
+    assert noted() == {(1, False)}
+    aside = {name.removeprefix("before-restore-1/"): held for name, held in files().items() if "before-" in name}
+    assert aside == before
+
+
+def test_another_operation_is_in_the_way_and_named(world: World) -> None:
+    before = files()
+    operation.begin(world, CLUSTER, "mqctl rollout")
+    for is_resumed in (False, True):
+        with pytest.raises(CommandError, match=r"operation 1 \(mqctl rollout, .* nothing was changed on any host"):
+            restore(world, resume=is_resumed, yes=False)  # before anybody is asked
+    assert (files(), noted()) == (before, {(1, True)})
+
+
+class MeanwhileShell(HostShell):
+    """Something happens before a command is opened, or where `marker` is about to be sent to one."""
+
+    marker = b""
+    happens: Callable[[], object] = staticmethod(lambda: None)
+
+    def open_plain(self, command: str, prefix: bytes) -> LocalStream:
+        if not self.marker:
+            self.happens()
+        stream = super().open_plain(command, prefix)
+        send = stream.sendall
+
+        def sendall(sent: bytes) -> None:
+            if self.marker and self.marker in sent:
+                self.happens()
+            send(sent)
+
+        stream.sendall = sendall
+        return stream
+
+
+@pytest.mark.parametrize(
+    ("marker", "why"),
+    [
+        (b"", r"mq1: operation 2 has begun since, so nothing more is done for 1"),
+        (b'"files"', r"mq1: operation 2 \(mqctl operation release, .* has been there since .*; nothing more is done"),
+    ],
+)
+def test_one_that_was_given_up_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, marker: bytes, why: str
+) -> None:
+    """Before its step begins, or while that copies."""
+    before = files()
+    monkeypatch.setattr(MeanwhileShell, "marker", marker)
+    found = lambda: operation.look(world, CLUSTER.hosts)[0]  # noqa: E731
+    monkeypatch.setattr(
+        MeanwhileShell, "happens", staticmethod(lambda: operation.give_up(world, CLUSTER.hosts, found()))
+    )
+    world.connector = LocalHosts(MeanwhileShell)
+    with pytest.raises(CommandError, match=why):
+        restore(world)
+    assert (files(), noted()) == (before, {(2, False)})
+
+
+def test_one_that_was_cut_off_is_gone_on_with_for_the_same_node_only(world: World) -> None:
+    operation.begin(world, CLUSTER, "mqctl backup restore elsewhere mq1-7 --host mq1")
+    for changes in ({}, {"host": "mq2", "as_another_node": True, "resume": True}):
+        with pytest.raises(CommandError, match=r"operation 1 \(mqctl backup restore elsewhere mq1-7 --host mq1, "):
+            restore(world, **changes)
+    assert noted() == {(1, True)}
+    assert restore(world, resume=True) == Exit.DONE
+    assert noted() == {(2, False)}
+
+
+def test_ctrl_c_while_it_copies_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = files()
+    monkeypatch.setattr(HostShell, "interrupts", b'"files"')
+    with pytest.raises(KeyboardInterrupt):
+        restore(world)
+    assert "interrupted: mq1: nothing was changed" in said(world)
+    assert (files(), noted()) == (before, {(1, False)})
+
+
+def test_ctrl_c_when_all_is_there_waits_for_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostShell, "interrupts", END)
+    with pytest.raises(KeyboardInterrupt):
+        restore(world)
+    assert "interrupted: mq1: it is restored, and restored.json in its data directory is the receipt" in said(world)
+    assert json.loads(files()["restored.json"])["backup"] == "mq1-1"
+    assert noted() == {(1, False)}
+
+
+@pytest.mark.parametrize("interrupts", [b"", END])
+def test_where_nobody_knows_what_became_of_it_the_cluster_stays_held(
+    world: World, monkeypatch: pytest.MonkeyPatch, interrupts: bytes
+) -> None:
+    program("mq1", KILLED)
+    monkeypatch.setattr(HostShell, "interrupts", interrupts)
+    with pytest.raises(KeyboardInterrupt if interrupts else CommandError) as raised:
+        restore(world)
+    told = said(world) if interrupts else str(raised.value)
+    assert "whether it is restored is not known" in told
+    assert "the cluster stays held, mqctl backup restore kept mq1-1 --host mq1 --resume does it again" in told
+    assert noted() == {(1, True)}
+    monkeypatch.setattr(HostShell, "interrupts", b"")
+    program("mq1", MQBROKER)
+    assert restore(world, resume=True) == Exit.DONE
+    assert noted() == {(2, False)}
+
+
+def test_one_that_is_refused_holds_nothing(world: World) -> None:
+    with pytest.raises(CommandError, match="there is no such backup"):
+        restore(world, backup="mq1-2")
+    assert noted() == {(1, False)}
