@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.applications import APPLICATIONS
+from bench.metrics import METRICS
 from bench.report import ratios
 from bench.rounds import Result
-from bench.rows import FLOODED, METRICS
+from bench.rows import FLOODED
 from bench.stats import Spread
 
 QUARTILE = 0.25
@@ -81,6 +82,8 @@ FLOORS = (
     Floor("jms-selector-backlog", "rate", 1.5),
     Floor("recovery", "recover_s", 0.5),
     Floor("scale-down", "rate", 20.0),
+    Floor("scale-down-paged", "rate", 20.0),
+    Floor("scale-down-paged", "peak_mb", 200.0, absolute=True),
     Floor("start", "start_s", 1.0, absolute=True),
     Floor("start", "rss_mb", 60.0, absolute=True),
 )

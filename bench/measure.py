@@ -1,4 +1,4 @@
-"""One sample: one row on one broker, or one start. Figures by the names of `rows.METRICS`."""
+"""One sample: one row on one broker, or one start. Figures by the names of `metrics.METRICS`."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ def departure(peer: Target, row: Departure) -> Figures:
     seconds = (time.monotonic_ns() - began_ns) / 1e9
     for address in addresses:
         load.drain(peer, row.load, address)
-    return {"move_s": seconds, "rate": row.queues * row.load.count / seconds}
+    peak_mb = max(usage.peak_mb(node.pid) for node in peer.nodes if node.is_running)
+    return {"move_s": seconds, "rate": row.queues * row.load.count / seconds, "peak_mb": peak_mb}
 
 
 def among(peer: Target, row: Among) -> Figures:

@@ -11,8 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from bench.metrics import METRICS, Metric
 from bench.rounds import Result
-from bench.rows import METRICS, Metric
 from bench.stats import Spread, paired_ratio
 
 SCHEMA = 1

@@ -18,9 +18,9 @@ from bench import jms, measure, peers
 from bench.applications import Application
 from bench.faults import BenchFault
 from bench.load import Target
+from bench.metrics import METRICS
 from bench.rows import (
     CLUSTER_WARM_UP,
-    METRICS,
     START,
     WARM_UP,
     Among,
@@ -263,7 +263,7 @@ def _on_fresh(name: str, row: Fresh | None, place: Path, *, is_warm: bool) -> di
 
 def _departed(name: str, row: Departure, place: Path, *, is_warm: bool) -> measure.Figures:
     """On a cluster that has done what others are warmed by, once."""
-    with _running(name, place, row.load.nodes, leaves=True) as peer:
+    with _running(name, place, row.load.nodes, leaves=True, pages=row.pages) as peer:
         for one in CLUSTER_WARM_UP if is_warm else ():
             measure.sample(peer, one, f"bench.{row.name}.{one.name}")
         figures = measure.departure(peer, row)
@@ -272,12 +272,12 @@ def _departed(name: str, row: Departure, place: Path, *, is_warm: bool) -> measu
 
 
 @contextmanager
-def _running(name: str, directory: Path, nodes: int, *, leaves: bool = False) -> Iterator[Target]:
+def _running(name: str, directory: Path, nodes: int, *, leaves: bool = False, pages: bool = False) -> Iterator[Target]:
     """With `leaves` the first of several nodes is to hand over what it has when it leaves, and no other."""
     peer = peers.make(name, directory, nodes)
-    leaver = peer.nodes[0]
-    if leaves and leaver.member is not None:
-        leaver.member = dataclasses.replace(leaver.member, leaves=True)
+    for node in peer.nodes:
+        if node.member is not None:
+            node.member = dataclasses.replace(node.member, leaves=leaves and node is peer.nodes[0], pages=pages)
     try:
         peer.prepare()
         measure.start(peer)

@@ -1,7 +1,7 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
 Beside for what others must not feel of bad input and one Flooded for what they must not feel of floods, one Among for
 what a crowd must not cost, one Recovery for how soon a killed broker is back, one Departure for how soon a node that
-leaves has handed over what it has, one Metric for each figure. Pure; the rows are tables."""
+leaves has handed over what it has. Pure; the rows are tables."""
 
 from __future__ import annotations
 
@@ -18,49 +18,6 @@ IDLE_S = 4.0
 # Kinds of peers that are several times slower than the others: they get `slow_count` messages, which take as long.
 SLOW = frozenset({"classic", "rabbitmq"})
 SLOW_TO_LEAVE = frozenset({"artemis"})
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One figure of a sample."""
-
-    name: str
-    title: str
-    unit: str
-    more_is_better: bool
-    compared: bool = True  # with peers
-
-
-METRICS = (
-    Metric("rate", "msg/s", "messages per second", True),
-    Metric("fill_rate", "filled msg/s", "messages per second into a queue that nobody reads", True),
-    Metric("cpu_us", "CPU µs", "microseconds of broker CPU per message", False),
-    Metric("cpu_percent", "CPU %", "broker CPU in percent of one core", False),
-    Metric("p50_us", "p50 µs", "microseconds", False),
-    Metric("p99_us", "p99 µs", "microseconds", False),
-    Metric("p999_us", "p99.9 µs", "microseconds", False),
-    Metric("cpu_share", "CPU among ÷ alone", "CPU per message among many in that alone", False, compared=False),
-    Metric("alone_cpu_us", "alone CPU µs", "microseconds of broker CPU per message", False, compared=False),
-    Metric("alone_p50_us", "alone p50 µs", "microseconds", False, compared=False),
-    Metric("alone_p99_us", "alone p99 µs", "microseconds", False, compared=False),
-    Metric("beside_p50_us", "beside p50 µs", "microseconds", False, compared=False),
-    Metric("beside_p99_us", "beside p99 µs", "microseconds", False, compared=False),
-    Metric("p99_share", "p99 beside ÷ alone", "p99 beside others in those alone", False, compared=False),
-    Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
-    Metric(
-        "move_s", "moved s", "seconds until messages of another node are here, from the attach or the command", False
-    ),
-    Metric("recover_s", "recovered s", "seconds from a kill to the first message accepted after it", False),
-    Metric("start_s", "start s", "seconds from start to the first accepted message", False),
-    Metric(
-        "tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first", True, compared=False
-    ),
-    Metric("attach_s", "attached s", "seconds until every connection has its receiver attached", False),
-    Metric("create_s", "created s", "seconds until every queue has accepted a message", False),
-    Metric("added_mb", "added MB", "resident megabytes more than before the queues were made", False),
-    Metric("idle_percent", "idle CPU %", "CPU of all idle nodes in percent of one core", False),
-    Metric("rss_mb", "RSS MB", "resident megabytes: idle after start, all attached, or the queue full", False),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +178,15 @@ class Recovery:
 class Departure:
     """A node of a fresh, warmed cluster of two has the messages of `load` in each of `queues`, and leaves: until the
     other one has them all. Each is read there afterwards. A peer that hands over one message at a time gets
-    `slow_count` of them in a queue: what each costs there does not depend on how many there are."""
+    `slow_count` of them in a queue: what each costs there does not depend on how many there are. With `pages` both
+    nodes keep a megabyte of a queue in memory."""
 
     name: str
     title: str
     load: Row
     queues: int
     slow_count: int
+    pages: bool = False
     skips: tuple[tuple[str, str], ...] = ()
 
     def short(self) -> Departure:
@@ -419,6 +378,15 @@ DEPARTURES = (
         _cluster("scale-down", "5,000 durable", 5_000, durable=True, in_flight=1_000, consumer=False),
         10,
         500,
+        skips=_NO_CLUSTER,
+    ),
+    Departure(
+        "scale-down-paged",
+        "a node with 4 queues of 250,000 durable 1 KiB, paged, leaves",
+        _cluster("scale-down-paged", "250,000 durable", 250_000, durable=True, in_flight=1_000, consumer=False),
+        4,
+        2_000,
+        pages=True,
         skips=_NO_CLUSTER,
     ),
 )

@@ -24,9 +24,14 @@ def rss_mb(pid: int) -> float:
     return parse_rss_mb(Path(f"/proc/{pid}/status").read_text())
 
 
-def parse_rss_mb(status: str) -> float:
-    """The line VmRSS, which the kernel gives in KiB."""
+def peak_mb(pid: int) -> float:
+    """The most that was resident since the start of the process, in megabytes (10⁶ bytes)."""
+    return parse_rss_mb(Path(f"/proc/{pid}/status").read_text(), "VmHWM")
+
+
+def parse_rss_mb(status: str, name: str = "VmRSS") -> float:
+    """The line of that name, which the kernel gives in KiB."""
     for line in status.splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024 / 1e6
-    raise ValueError("no VmRSS line: the process has ended")
+    raise ValueError(f"no {name} line: the process has ended")

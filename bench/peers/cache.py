@@ -3,18 +3,21 @@ clients, which verify checksums or signatures. Archives whose SHA-512 is known h
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.faults import BenchFault
 
 FETCH_TIMEOUT_S = 600
 READ_BYTES = 1 << 20
+LOCK = ".lock"
 
 # Versions that the benchmark names by default. Other versions rest on the checksums of the registry alone.
 SHA512 = {
@@ -48,17 +51,20 @@ def from_maven(artifact: str, version: str) -> Path:
 
 
 def unpacked(home: Path, fill: Callable[[Path], Path]) -> Path:
-    """`home`, or what `fill` makes in an empty directory beside it: a run that is interrupted leaves no half of one."""
-    if home.exists():
-        return home
-    filling = home.parent / f"filling-{os.getpid()}"
-    shutil.rmtree(filling, ignore_errors=True)
-    filling.mkdir()
-    try:
-        fill(filling).rename(home)
-    finally:
-        shutil.rmtree(filling, ignore_errors=True)
+    """`home`, or what `fill` makes in an empty directory beside it: a run that is interrupted leaves no half of one.
+    The nodes of a cluster ask for it at the same time, and so may another run: one of them makes it."""
+    with _alone(home.with_name(LOCK)):
+        if not home.exists():
+            with tempfile.TemporaryDirectory(prefix="filling-", dir=home.parent) as filling:
+                fill(Path(filling)).rename(home)
     return home
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def verify(archive: Path) -> None:

@@ -19,7 +19,7 @@ from mqctl.admin import AdminClient, SocketStream
 
 from bench.faults import BenchFault
 from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
-from bench.peers.peer import CLUSTER, LEAVE_TIMEOUT_S, Member, Peer
+from bench.peers.peer import CLUSTER, LEAVE_TIMEOUT_S, PAGE_BYTES, PAGED_FROM_BYTES, Member, Peer
 from tests.support.bad_input import FRAME_SIZE_MAX, MESSAGE_SIZE_MAX
 
 COMMAND_TIMEOUT_S = 60
@@ -55,6 +55,11 @@ static-connectors = {others}
 [[address-settings]]
 match = "#"
 redistribution-delay = 0
+{pages}"""
+PAGES = f"""\
+address-full-policy = "PAGE"
+max-size-bytes = {PAGED_FROM_BYTES}
+page-size-bytes = {PAGE_BYTES}
 """
 CONNECTOR = """
 [[connectors]]
@@ -68,7 +73,9 @@ def clustered(member: Member) -> str:
     """What a node of a cluster has in addition: links to all others, and messages go where consumers are. Pure."""
     connectors = [CONNECTOR.format(place=place, port=port) for place, port in enumerate(member.ports)]
     others = json.dumps([f"node-{place}" for place in member.others])
-    cluster = CLUSTER_TABLES.format(name=CLUSTER, place=member.place, port=member.port, others=others)
+    cluster = CLUSTER_TABLES.format(
+        name=CLUSTER, place=member.place, port=member.port, others=others, pages=PAGES if member.pages else ""
+    )
     return "".join([*connectors, cluster])
 
 

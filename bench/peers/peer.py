@@ -18,6 +18,9 @@ from bench.faults import BenchFault
 STOP_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
 LEAVE_TIMEOUT_S = 600
+# Where addresses page: with so much in memory, and in pages of this size.
+PAGED_FROM_BYTES = 1 << 20
+PAGE_BYTES = 1 << 18
 POLL_S = 0.002
 LOG_LINES_SHOWN = 15
 USER = "bench"
@@ -44,13 +47,14 @@ def accepts(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, the secret, and
-    whether it hands over what it has to the node of the next place when it leaves."""
+    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, the secret,
+    whether it hands over what it has to the node of the next place when it leaves, and whether its addresses page."""
 
     place: int
     ports: tuple[int, ...]
     secret: str
     leaves: bool = False
+    pages: bool = False
 
     @property
     def heir(self) -> int:
@@ -108,6 +112,11 @@ class Peer(ABC):
     def address(self, queue: str) -> str:
         """What a client calls the queue of this name."""
         return queue
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither stopped nor has left."""
+        return self._process is not None
 
     @property
     def pid(self) -> int:

@@ -10,7 +10,7 @@ import pytest
 from bench import jms, measure, peers
 from bench.applications import APPLICATIONS, Application
 from bench.floors import FLOORS
-from bench.rows import METRICS
+from bench.metrics import METRICS
 
 MODES = {"stream", "backlog", "browse", "look", "select", "request"}
 

@@ -14,7 +14,7 @@ from bench.peers.artemis import CORE, configure
 from bench.peers.classic import Classic
 from bench.peers.cluster import Cluster
 from bench.peers.mqops import clustered, node_name
-from bench.peers.peer import Member, Peer
+from bench.peers.peer import PAGE_BYTES, PAGED_FROM_BYTES, Member, Peer
 from bench.rounds import Plan, Record
 from bench.rows import CLUSTER_WARM_UP, ROWS, Choice, Row
 from tests.unit.bench.test_facts import BROKER_XML
@@ -116,6 +116,21 @@ def test_a_node_of_artemis_hands_over_what_it_has_only_where_it_leaves() -> None
     assert policy is not None
     assert [each.text for each in policy] == ["node-2"]
     assert "ha-policy" not in configure(BROKER_XML, 12345, MEMBER)
+
+
+def test_addresses_page_where_a_row_says_so() -> None:
+    wanted = {
+        "address-full-policy": "PAGE",
+        "max-size-bytes": str(PAGED_FROM_BYTES),
+        "page-size-bytes": str(PAGE_BYTES),
+    }
+    for pages in (False, True):
+        member = replace(MEMBER, pages=pages)
+        for setting in ElementTree.fromstring(configure(BROKER_XML, 12345, member)).iter(f"{CORE}address-setting"):
+            found = {name: setting.findtext(f"{CORE}{name}") for name in wanted}
+            assert (found == wanted) == pages
+        (setting,) = tomllib.loads(clustered(member))["address-settings"]
+        assert (setting.get("max-size-bytes") == PAGED_FROM_BYTES) == pages
 
 
 def test_nodes_of_ours_have_names_of_their_own(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 line's refusals."""
 
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -31,6 +33,7 @@ def test_cpu_of_a_process_whose_name_has_blanks_and_brackets() -> None:
 
 def test_memory_is_in_megabytes() -> None:
     assert usage.parse_rss_mb("Name:\tx\nVmRSS:\t  10000 kB\nThreads:\t1\n") == 10.24
+    assert usage.parse_rss_mb("VmHWM:\t  20000 kB\nVmRSS:\t  10000 kB\n", "VmHWM") == 20.48
 
 
 def test_memory_of_an_ended_process_is_an_error() -> None:
@@ -167,7 +170,26 @@ def test_half_a_distribution_is_not_taken_for_one(tmp_path: Path) -> None:
 
     with pytest.raises(BenchFault, match="interrupted"):
         cache.unpacked(tmp_path / "home", fails)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [cache.LOCK]
+
+
+def test_nodes_that_ask_for_it_at_the_same_time_get_one(tmp_path: Path) -> None:
+    asked = threading.Barrier(4)
+    made: list[Path] = []
+
+    def fill(place: Path) -> Path:
+        made.append(place)
+        (place / "distribution").mkdir()
+        return place / "distribution"
+
+    def ask(number: int) -> Path:
+        asked.wait()
+        return cache.unpacked(tmp_path / "home", fill)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ask, range(4))) == {tmp_path / "home"}
+    assert len(made) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [cache.LOCK, "home"]
 
 
 @pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "classic", "rabbitmq", "../x"])

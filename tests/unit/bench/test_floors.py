@@ -1,8 +1,9 @@
 """Floors fail on the better quartile only, and on a figure that was not measured; ratios are to Artemis alone."""
 
 from bench.floors import FLOORS, Floor, missed
+from bench.metrics import METRICS
 from bench.rounds import Result
-from bench.rows import EVERYTHING, METRICS
+from bench.rows import EVERYTHING
 from bench.stats import spread
 
 RATE = Floor("plain", "rate", 2.0)
