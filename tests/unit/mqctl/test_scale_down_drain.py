@@ -55,6 +55,11 @@ def answer(**changes: Any) -> dict[str, Any]:
 def test_a_line_says_how_far_it_is_and_how_long_it_takes() -> None:
     assert line_of("mq3", answer()) == "mq3 -> mq1: moving, 30 of 100 moved, 7 s to go at 10/s"
     assert line_of("mq3", answer(rate=0.0, connections=1)) == "mq3 -> mq1: moving, 30 of 100 moved, 1 client still here"
+    late = {"conn": 7, "peer": "192.0.2.9:4711", "why": "has a transaction open", "for_s": 3}
+    assert line_of("mq3", answer(connections=2, staying=[late])) == (
+        "mq3 -> mq1: moving, 30 of 100 moved, 7 s to go at 10/s, 2 clients still here "
+        "(192.0.2.9:4711 has a transaction open, for 3 s)"
+    )
     assert line_of("mq3", answer(state="moved", moved=100, left=0)) == "mq3 -> mq1: moved, 100 of 100 moved"
 
 

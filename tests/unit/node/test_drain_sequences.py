@@ -222,7 +222,7 @@ def test_nothing_of_a_node_that_left_is_at_the_others_when_it_is_forgotten() -> 
     filled(b, 10, cluster)
     cluster.wait(500)
     begin(a, cluster)
-    cluster.wait(2_000)
+    cluster.wait(12_000)
     assert reader.talker.is_closed
     moved(a, cluster)
     a.stop()

@@ -127,7 +127,7 @@ ROWS = (
     Operation("drain-cancel", drains.cancel, "the drain, as it ends", (QUEUE, FORCE), CHANGES),
     Operation("scale-down", scale_down.begin, "as of scale-down-show",
               (needed("node"), flag("dry_run"), FORCE), CHANGES),
-    Operation("scale-down-show", scale_down.show, "state, left, moved, hindrances, queues, receipt"),
+    Operation("scale-down-show", scale_down.show, "state, left, moved, staying, hindrances, queues, receipt"),
     Operation("scale-down-cancel", scale_down.cancel, "as of scale-down-show", (FORCE,), CHANGES),
     Operation("cordon", cordon.begin, "as of scale-down-show", effect=CHANGES),
     Operation("uncordon", cordon.end, "as of scale-down-show", effect=CHANGES),

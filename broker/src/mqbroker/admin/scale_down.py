@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from mqbroker.admin import drains
@@ -31,7 +32,7 @@ from mqbroker.node.values.inputs import AdminRequest
 
 REFUSED: Final = "amqp:precondition-failed"
 NODE_ID_SIZE: Final = 36  # with which the name of a source begins
-NAMED_MAX: Final = 10  # hindrances that a refusal names
+NAMED_MAX: Final = 10  # hindrances that a refusal names, and clients that are waited for
 CORDONED: Final = "cordoned"  # a state beside those of a scale-down: nothing moves (cordon.py)
 
 Hindrance = dict[str, Any]  # kind, name, why; of a queue: messages, all that are in it
@@ -156,7 +157,7 @@ def _shown(broker: Broker) -> dict[str, Any]:
         "node": None if member is None else member.name,
         "since": _time_of(record.since_ms),
         "left": left, "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1),
-        "connections": clients, "hindrances": found,
+        "connections": clients, "staying": _staying(broker), "hindrances": found,
         "queues": [drains.row_of(broker, queue) | _where(queue) for queue in sorted(queues, key=_name)],
         "receipt": _receipt(broker),
     }  # fmt: skip
@@ -169,8 +170,14 @@ def _shown_where_nothing_moves(broker: Broker, clients: int) -> dict[str, Any]:
     return {
         "state": CORDONED if cordon.is_on else NONE, "node_id": None, "node": None,
         "since": _time_of(cordon.since_ms) if cordon.is_on else None, "left": kept, "moved": 0, "rate": 0.0,
-        "connections": clients, "hindrances": [], "queues": [], "receipt": None,
+        "connections": clients, "staying": _staying(broker), "hindrances": [], "queues": [], "receipt": None,
     }  # fmt: skip
+
+
+def _staying(broker: Broker) -> list[dict[str, Any]]:
+    """Clients that are waited for, the first of them."""
+    found = islice(broker.departing.staying(), NAMED_MAX)
+    return [{"conn": peer.conn, "peer": peer.far, "why": why, "for_s": for_s} for peer, why, for_s in found]
 
 
 def _time_of(wall_ms: int) -> str:

@@ -166,6 +166,10 @@ class Unsettled:
             yield self._firsts[at], self._entries[at]
             at += 1
 
+    def has_of(self, link: Any) -> bool:
+        """Whether a link has any."""
+        return bool(self._places_of(link, 1))
+
     def has_more_than(self, portion: Portion, link: Any) -> bool:
         """Whether a link has more than that."""
         places = self._places_of(link, portion.entries_max + 1)

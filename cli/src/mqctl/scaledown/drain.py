@@ -130,10 +130,15 @@ def _reasons(answer: Mapping[str, Any]) -> list[str]:
     return [f"queue {row['queue']}: {row['why']}" for row in answer.get("queues", ()) if row.get("why")]
 
 
+def staying(answer: Mapping[str, Any]) -> list[str]:
+    """Clients that a broker waits for before it sends them away, each with what it waits for."""
+    return [f"{row['peer']} {row['why']}, for {row['for_s']} s" for row in answer.get("staying", ())]
+
+
 def _late(found: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
     left = sum(int(one.get("left", 0)) for one in found.values())
     clients = sum(int(one.get("connections", 0)) for one in found.values())
-    why = "; ".join(text for one in found.values() for text in _reasons(one))
+    why = "; ".join(text for one in found.values() for text in (*_reasons(one), *staying(one)))
     return CommandError(
         f"{counted(left, 'message')} and {counted(clients, 'client')} are still there after {timeout_s:g} s"
         f"{': ' if why else ''}{why}; the brokers go on",
@@ -221,7 +226,8 @@ def line_of(name: str, answer: Mapping[str, Any]) -> str:
     rate = answer.get("rate") or 0
     soon = f", {math.ceil(left / rate)} s to go at {rate:g}/s" if left and rate else ""
     clients = answer.get("connections", 0)
-    here = f", {counted(clients, 'client')} still here" if clients else ""
+    who = "; ".join(staying(answer))
+    here = f", {counted(clients, 'client')} still here{f' ({who})' if who else ''}" if clients else ""
     if answer.get("state") == CORDONED:
         return f"{name}: cordoned, {counted(left, 'message')} stay{here}"
     return f"{name} -> {answer.get('node') or '?'}: {answer.get('state')}, {moved} of {moved + left} moved{soon}{here}"

@@ -56,6 +56,10 @@ class Client(Consumer, Protocol):
         """Whether it is not over."""
 
     @property
+    def has_unsettled(self) -> bool:
+        """Whether it has taken messages that are not settled; what a browser has are copies."""
+
+    @property
     def settled_count(self) -> int:
         """Messages that it was sent and has settled, with whatever outcome."""
 

@@ -92,6 +92,12 @@ class LinkConsumer:
         return self.link.is_attached
 
     @property
+    def has_unsettled(self) -> bool:
+        """Whether it has taken messages that are not settled; what a browser has are copies."""
+        is_copy = self.is_browser or self.queue.kind.is_read_by_all
+        return not is_copy and self.link.session.unsettled.has_of(self.link)
+
+    @property
     def settled_count(self) -> int:
         """What went over the link, but for what is unsettled."""
         link = self.link
@@ -149,12 +155,12 @@ class LinkConsumer:
 
     def capacity(self) -> int:
         """Messages that credit, window and the transport let through now."""
-        link = self.link
-        if not link.is_attached or self.peer.is_blocked or self.download is not None:
+        link, peer = self.link, self.peer
+        if not link.is_attached or peer.is_blocked or peer.is_departing or self.download is not None:
             return 0
         LOOK.has_touched = True
-        if self.peer.out_bytes > self.peer.out_bytes_max:
-            self.peer.broker.next_turn[self.queue] = None
+        if peer.out_bytes > peer.out_bytes_max:
+            peer.broker.next_turn[self.queue] = None
             return 0
         return min(link.credit, link.session.window)
 
@@ -163,7 +169,9 @@ class LinkConsumer:
         """Whether all that it may have was sent, where its queue had its turn: nothing but the queue held it back."""
         if self.is_arriving or self.download is not None:
             return False
-        is_held = self.peer.is_blocked or not self.link.session.window or self.queue in self.peer.broker.next_turn
+        peer = self.peer
+        is_held = peer.is_blocked or peer.is_departing or not self.link.session.window
+        is_held = is_held or self.queue in peer.broker.next_turn
         # A pause holds back nothing from who looks on.
         has_any = self.queue.ready_count > 0 and (self.is_browser or not self.queue.is_paused)
         return not has_any or not is_held

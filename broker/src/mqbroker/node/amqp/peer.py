@@ -70,9 +70,9 @@ class Peer(ABC):
 
     __slots__ = (
         "_deadline_ns", "_heard_ns", "broker", "calm_ns", "conn", "connection", "due_ns", "far", "in_turns",
-        "is_blocked", "is_full", "is_new", "is_paused", "is_told_empty", "is_told_malformed", "is_unhearing",
-        "out_bytes", "out_bytes_max", "patience", "producers", "rejected_count", "scheduled_ns", "spoke_ns",
-        "temporary", "transactions", "unheard_bytes", "uploads", "user",
+        "is_blocked", "is_departing", "is_full", "is_new", "is_paused", "is_told_empty", "is_told_malformed",
+        "is_unhearing", "out_bytes", "out_bytes_max", "patience", "producers", "rejected_count", "scheduled_ns",
+        "spoke_ns", "temporary", "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
 
     judges_others: ClassVar[bool] = True
@@ -84,6 +84,7 @@ class Peer(ABC):
         self.far = far
         self.user: str | None = None
         self.is_blocked = False
+        self.is_departing = False  # it is about to be sent to another node: what it took it may settle, it gets no more
         self.in_turns = False  # what comes from it goes through the line (turns.py)
         self.calm_ns = 0  # at least until then
         self.is_new = False  # and it is about to open
@@ -184,6 +185,15 @@ class Peer(ABC):
             self.broker.turns.heard(self)
             self.connection.wake()
             self.handle_events()
+
+    def departs(self, is_departing: bool) -> None:
+        """Its consumers get nothing from now on, or do so again."""
+        LOOK.has_touched = True
+        if self.is_departing and not is_departing:
+            self.connection.wake()
+        self.is_departing = is_departing
+        self.touch()
+        self.handle_events()
 
     @property
     def container_id(self) -> str:

@@ -15,7 +15,7 @@ from mqbroker.base.notice import Level
 from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-from mqbroker.node.cluster.departing import GRACE_NS, LOOK_AGAIN_NS, TRANSACTIONS_NS, DepartingClients, place_at
+from mqbroker.node.cluster.departing import GRACE_NS, LOOK_AGAIN_NS, DepartingClients, place_at
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
@@ -77,6 +77,7 @@ class Cordoning:
         self.record.begin()
         self._doors.cordon()
         self._tell(broker.node_id)
+        self._departing.begin()
         broker.notice(Level.INFO, "cordoned")
         self._closing_ns = broker.at.monotonic_ns + GRACE_NS
         self._look_again(self._closing_ns)
@@ -142,13 +143,13 @@ class Cordoning:
         return found
 
     def on_time(self, now_ns: int) -> None:
-        """Clients that are still here leave; those with open transactions last."""
+        """Clients that are still here leave; last those of which something is not settled."""
         broker = self._broker
         LOOK.has_touched = True
         self.due_ns = 0
         if not self.record.is_on or not broker.is_running:
             return
-        self._departing.hold_back("this node is cordoned", is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
+        self._departing.hold_back("this node is cordoned", now_ns - self._closing_ns)
         broker.store.decisions.wait_for_earlier(self._close)  # what was taken in is answered first
         if any(self._departing.clients()):
             self._look_again(now_ns + LOOK_AGAIN_NS)

@@ -1,6 +1,8 @@
-"""Clients of a node that is cordoned: they are read no more, and their connections are closed with a redirect.
+"""Clients of a node that is cordoned: they get nothing more, are read no more, and are closed with a redirect.
 
-Whether and when that is, and where they are sent, is for those who cordon it to say (scaling_down.py, cordoning.py).
+From the beginning on no message is delivered to them, so that what they have taken becomes less: once they have settled
+it, none of it comes again at another node. Who has not, or has a transaction open, stays for STAY_NS longer. When the
+others are closed, and where they are sent, is for those who cordon it to say (scaling_down.py, cordoning.py).
 """
 
 from __future__ import annotations
@@ -12,17 +14,21 @@ from mqbroker.amqp.redirect import CONNECTION_REDIRECT, RedirectPlace, redirect_
 from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
-from mqbroker.base.time import NS_PER_MS
+from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.clients import clients_of, clients_on_links
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
     from mqbroker.cluster.notices import Member
     from mqbroker.config.slices import ListenerOptions
+    from mqbroker.core.queue.queue import Queue
     from mqbroker.node.amqp.accepting_broker import AcceptingBroker
 
 GRACE_NS: Final = 1_000 * NS_PER_MS  # so long clients that are here may go on
-TRANSACTIONS_NS: Final = 10_000 * NS_PER_MS  # so much longer those with an open transaction
+STAY_NS: Final = 10_000 * NS_PER_MS  # so much longer those with an open transaction, or with unsettled messages
+TRANSACTION: Final = "has a transaction open"
+UNSETTLED: Final = "has not settled all messages that it took"
 LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
 CLUSTER: Final = "cluster"
 
@@ -47,10 +53,12 @@ class Doors(Protocol):
 class DepartingClients:
     """See the module's docstring. `held`: connections that are about to be closed, and are not read."""
 
-    __slots__ = ("_broker", "held")
+    __slots__ = ("_broker", "_may_stay", "_since_ns", "held")
 
     def __init__(self, broker: AcceptingBroker) -> None:
         self._broker: Final = broker
+        self._may_stay = False
+        self._since_ns = 0
         self.held: dict[AcceptedPeer, None] = {}
 
     def clients(self) -> Iterator[AcceptedPeer]:
@@ -61,21 +69,46 @@ class DepartingClients:
             if not peer.connection.is_dead and peer.connection.state is ConnectionState.OPENED:
                 yield peer
 
-    def hold_back(self, why: str, *, is_last: bool) -> None:
-        """They are read no more: what they send from now on is another node's. `is_last`: those with open transactions,
-        too, which are rolled back, for this reason."""
-        broker = self._broker
+    def begin(self) -> None:
+        """Nothing is delivered to them from now on."""
+        LOOK.has_touched = True
+        self._may_stay, self._since_ns = True, self._broker.at.monotonic_ns
         for peer in self.clients():
-            open_count = peer.transactions.open_count
-            if open_count and not is_last:
+            peer.departs(True)
+
+    def staying(self) -> Iterator[tuple[AcceptedPeer, str, int]]:
+        """Those that are waited for, why, and for how many seconds already."""
+        for_s = (self._broker.at.monotonic_ns - self._since_ns) // NS_PER_S
+        for peer in self.clients():
+            if peer.is_departing and self._may_stay and (why := _why_it_stays(peer)):
+                yield peer, why, for_s
+
+    def waits_for(self, queue: Queue) -> bool:
+        """Whether somebody may still settle messages of a queue."""
+        return self._may_stay and any(client.has_unsettled for client in clients_of(queue))
+
+    def hold_back(self, why: str, late_ns: int) -> None:
+        """They are read no more: what they send from now on is another node's. `late_ns`: since their grace was over;
+        STAY_NS later nobody stays: open transactions are rolled back, and messages return, for this reason."""
+        LOOK.has_touched = True
+        self._may_stay = late_ns < STAY_NS
+        for peer in self.clients():
+            stays = _why_it_stays(peer)
+            if stays and self._may_stay:
                 continue
-            if open_count:
-                broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
-                              count=open_count, why=why)  # fmt: skip
-            LOOK.has_touched = True
+            if stays:
+                self._tell_of(peer, why)
             self.held[peer] = None
             peer.connection.is_held = True
             peer.pause_if_needed()
+
+    def _tell_of(self, peer: AcceptedPeer, why: str) -> None:
+        """Of one that had time enough."""
+        if open_count := peer.transactions.open_count:
+            self._broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
+                                count=open_count, why=why)  # fmt: skip
+        if any(client.has_unsettled for client in clients_on_links(peer)):
+            self._broker.notice(Level.WARNING, "messages-not-settled", conn=peer.conn, peer=peer.far, why=why)
 
     def close(self, place_of: Callable[[AcceptedPeer], Connector | None], why: str) -> None:
         """Those that are held back go, with a redirect where there is a place for them."""
@@ -89,10 +122,21 @@ class DepartingClients:
                 peer.close(CONNECTION_REDIRECT, why, redirect_info(RedirectPlace(place.host, place.port)))
 
     def let_go_on(self) -> None:
-        """Those that are held back stay."""
+        """All that are here stay."""
         LOOK.has_touched = True
+        self._may_stay = False
         held, self.held = self.held, {}
         for peer in held:
             if not peer.connection.is_dead:
                 peer.go_on()
                 peer.pause_if_needed()
+        for peer in self.clients():
+            if peer.is_departing:
+                peer.departs(False)
+
+
+def _why_it_stays(peer: AcceptedPeer) -> str:
+    """Empty where nothing of it would be lost, or come again, if it left now."""
+    if peer.transactions.open_count:
+        return TRANSACTION
+    return UNSETTLED if any(client.has_unsettled for client in clients_on_links(peer)) else ""

@@ -1,9 +1,9 @@
 """A node that leaves: no client is let in, and all queues that can drain to one other node, while this one runs.
 
-Clients that are here may go on for GRACE_NS, then their connections are closed with a redirect to the heir, and queues
-begin to drain, some in a step; a connection with an open transaction stays for TRANSACTIONS_NS more. Links between
-nodes stand. What was begun goes on after a restart, since the journal says it (core/cluster/scale_down.py). Source:
-docs/adr/0027-scale-down.md.
+Clients that are here get nothing more, and may go on for GRACE_NS; then their connections are closed with a redirect to
+the heir, and queues begin to drain, some in a step. Who has not settled what it took stays for STAY_NS more, and so do
+the queues of that (departing.py). Links between nodes stand. What was begun goes on after a restart, since the journal
+says it (core/cluster/scale_down.py). Source: docs/adr/0027-scale-down.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.departing import (
     GRACE_NS,
     LOOK_AGAIN_NS,
-    TRANSACTIONS_NS,
     DepartingClients,
     Doors,
     place_at,
@@ -104,6 +103,7 @@ class ScalingDown:
         self.record.begin(connection, target, is_forced=is_forced, is_at_stop=is_at_stop)
         self._doors.cordon()
         self._tell(target)
+        self._departing.begin()
         broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
         self._begin_at(broker.at.monotonic_ns + GRACE_NS)
 
@@ -275,7 +275,7 @@ class ScalingDown:
         self._hand_on()
         is_time = now_ns >= self._closing_ns
         if is_time and not self._departing.held:
-            self._departing.hold_back("this node scales down", is_last=now_ns >= self._closing_ns + TRANSACTIONS_NS)
+            self._departing.hold_back("this node scales down", now_ns - self._closing_ns)
             self._patience_ns = now_ns + CARGO_NS
         self.cargo.look()
         if not is_time:
@@ -335,7 +335,7 @@ class ScalingDown:
     def _may_begin(self, queue: Queue) -> bool:
         kind = queue.kind
         is_there = not queue.is_deleted and not kind.is_internal and not kind.is_draining
-        return is_there and self.member is not None and not hindrance_of(kind)
+        return is_there and self.member is not None and not hindrance_of(kind) and not self._departing.waits_for(queue)
 
     def _begin(self, queue: Queue) -> None:
         delivering = queue.delivering_count
