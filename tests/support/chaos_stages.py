@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -10,9 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.chaos import DISK, HOSTS, Cell, Stage, play
+from tests.support.chaos import DISK, HOSTS, UNIT, Cell, Stage, play
 from tests.support.rack_site import Rack, site_on
 from tests.support.rack_traffic import OPTIONS
+
+LINES_MAX = 300
 
 
 class Stages:
@@ -32,14 +35,14 @@ class Stages:
         self._hosts.close()
 
     def play(self, cell: Cell) -> None:
-        """One cell; what its commands said goes to the output, which is shown where it fails."""
+        """One cell; what its commands and brokers said goes to the output, which is shown where it fails."""
         stage = self._stage or self._made()
         self._stage = None  # until it has ended well
         began_s = time.monotonic()
         try:
             verdict = play(stage, cell)
         except BaseException:
-            sys.stdout.writelines(stage.said)
+            sys.stdout.writelines([*stage.said, *(_log_of(stage, host) for host in HOSTS)])
             self._hosts.close()
             raise
         self._stage = stage
@@ -57,3 +60,11 @@ class Stages:
         site.run("rollout", "--yes")
         stage.well()
         return stage
+
+
+def _log_of(stage: Stage, host: str) -> str:
+    """The last lines of its broker, where the host can be asked."""
+    try:
+        return f"== {host}\n" + stage.in_host(host, f"journalctl -u {UNIT} -n {LINES_MAX} -o short-precise --no-pager")
+    except (AssertionError, subprocess.TimeoutExpired) as fault:
+        return f"== {host}: {fault}\n"
