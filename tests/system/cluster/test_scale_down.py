@@ -44,6 +44,16 @@ def test_the_receipt_balances_though_a_broker_is_killed(make_broker: Make, dies:
     assert read(target) == [f"{number}" for number in range(COUNT)]
 
 
+def why_not_yet(target: BrokerProcess) -> str:
+    """Why a subscriber is refused where its subscription arrives; empty: it is let in, as all has come."""
+    with sync.connect(uri_of(target), container_id="reader") as c:
+        try:
+            c.receiver("news", subscription="daily", topic=True)
+        except mq.LinkFailed as refused:
+            return str(refused)
+    return ""
+
+
 @pytest.mark.parametrize("dies", [0, 1])
 def test_a_subscriber_goes_on_at_the_heir_though_a_broker_is_killed(make_broker: Make, dies: int) -> None:
     brokers = Balanced(make_broker, 2).start()
@@ -56,8 +66,8 @@ def test_a_subscriber_goes_on_at_the_heir_though_a_broker_is_killed(make_broker:
         c.sender("news", topic=True).send_many([mq.Message(f"{n}", durable=True) for n in range(COUNT)])
     source.admin("scale-down", node="mq1")
     wait_until("a quarter is there", lambda: count_at(target, "reader.daily") > COUNT // 4)
-    with sync.connect(uri_of(target), container_id="reader") as c, pytest.raises(mq.LinkFailed, match="not here yet"):
-        c.receiver("news", subscription="daily", topic=True)
+    why = why_not_yet(target)
+    assert "not here yet" in why if why else count_at(target, "reader.daily") == COUNT
     brokers[dies].kill()
     brokers[dies].start()
     wait_until("all is there", lambda: shown(source)["state"] == "moved")
