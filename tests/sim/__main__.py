@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from tests.sim.clusters import ClusterSimulation
+from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.full_clusters import FullClusters
 from tests.sim.given_up import GivenUpClusters
 from tests.sim.histories import Simulation
@@ -22,6 +23,7 @@ Kind = type[Simulation | ClusterSimulation | OldCopies]
 KINDS: Final[dict[str, Kind]] = {
     "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
     "worn_disks": WornDisks, "full_clusters": FullClusters, "given_up": GivenUpClusters,
+    "fallen_heirs": FallenHeirs,
 }  # fmt: skip
 
 
@@ -38,6 +40,9 @@ def main() -> int:
     kinds.add_argument("--paged-cluster", action="store_true", help="of clusters that page, with priorities")
     kinds.add_argument("--full-clusters", action="store_true", help="of clusters with much that can be switched on")
     kinds.add_argument("--given-up", action="store_true", help="of clusters whose nodes are given up and come back")
+    kinds.add_argument(
+        "--fallen-heirs", action="store_true", help="of clusters of which a node leaves and its heir is lost"
+    )
     kinds.add_argument("--worn-disks", action="store_true", help="of disks that misplace writes, or lie of syncs")
     kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")

@@ -212,6 +212,28 @@ def test_where_all_was_answered_only_the_digest_is_waited_for(is_back: bool) -> 
     assert row["moved_digest"] == row["arrived_digest"]
 
 
+def test_by_force_it_has_moved_once_a_node_that_is_back_was_asked_for_its_digest() -> None:
+    of = Heirs(bound_ms=-1)
+    filled(of.a, 10, of.cluster)
+    with patch.object(of.a.broker.store.remotes.scale_down, "has_to_ask", lambda _: False):
+        begin(of.a, of.cluster, force=True)
+        of.cluster.wait(3_000)
+    of.lose(of.b)
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(2_000)
+    said = shown(of.a)
+    assert (said["state"], len(said["hindrances"]), said["receipt"]["balances"]) == ("moved", 1, False)
+    assert "did not say yet" in said["receipt"]["difference"][0]
+    of.b.start()
+    states = []
+    for _ in range(100):
+        of.cluster.wait(50)
+        said = shown(of.a)
+        states.append(said["state"])
+        assert said["hindrances"] or said["state"] != "moved" or said["receipt"]["balances"]
+    assert (states[-1], "moving" in states, said["receipt"]["balances"]) == ("moved", True, True)
+
+
 def test_one_that_is_full_is_passed_over_and_answers_for_what_it_has() -> None:
     of = Heirs(of_b={"address_settings": {"#": {"max_size_messages": 100, "address_full_policy": "BLOCK"}}})
     filled(of.a, 90, of.cluster)

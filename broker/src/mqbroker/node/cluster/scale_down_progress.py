@@ -44,12 +44,13 @@ def _owed(broker: ClusterBroker) -> list[Queue]:
 
 
 def _is_on_its_way(broker: ClusterBroker) -> bool:
-    """Whether something of what may stay goes to a node all the same, which is there and lets it in."""
+    """Whether something of what may stay goes to a node all the same, or is asked of it, which is there and lets it
+    in."""
     record = broker.store.remotes.scale_down
-    apart = [held.queue for held in record.held if held.message_count]
-    going = [queue for queue in _owed(broker) if queue.message_count > record.held.apart_count(queue)]
-    return any(queue.consumers and is_linked(broker, queue.kind.connection, queue.kind.forwards_to)
-               for queue in (*apart, *going))  # fmt: skip
+    if any(is_linked(broker, held.kind.connection, held.kind.forwards_to) and not held.why for held in record.held):
+        return True
+    going = (queue for queue in _owed(broker) if queue.message_count > record.held.apart_count(queue))
+    return any(queue.consumers and is_linked(broker, queue.kind.connection, queue.kind.forwards_to) for queue in going)
 
 
 def _is_under_way(broker: ClusterBroker) -> bool:
@@ -159,5 +160,7 @@ def differences(broker: ClusterBroker) -> Iterator[str]:
             if share.arrived is None:
                 if share.went.count:
                     yield f"queue {name!r}: the other node did not say what has arrived{of}"
+            elif share.has_to_ask:
+                yield f"queue {name!r}: the other node did not say yet that all of {share.went.count} have arrived{of}"
             elif share.arrived != share.went:
                 yield f"queue {name!r}: {share.went} went, and {share.arrived} arrived{of}"
