@@ -227,7 +227,7 @@ def look(world: World, hosts: Sequence[Host]) -> tuple[dict[str, dict[str, Any] 
     """Host -> what is noted there; and host -> why it could not be asked."""
     found: dict[str, dict[str, Any] | None] = {}
     faults: dict[str, str] = {}
-    for host, answer in on_each(hosts, lambda one: _ask(world, one, "operation.py", "look")):
+    for host, answer in on_each(hosts, lambda one: ask_host(world, one, "operation.py", "look")):
         if isinstance(answer, CommandError):
             faults[host.name] = answer.what
         else:
@@ -253,14 +253,14 @@ def wish(
 
 
 def _wish(world: World, host: Host, note: Mapping[str, Any], what: str) -> bool:
-    answer = _ask(world, host, "operation.py", "wish", "--note", json.dumps(note), "--wish", what)
+    answer = ask_host(world, host, "operation.py", "wish", "--note", json.dumps(note), "--wish", what)
     return answer["found"] is not None
 
 
 def busy(world: World, hosts: Sequence[Host]) -> list[str]:
     """Hosts on which tasks of a playbook follow one another for a while, or that do not say."""
     words = ("--wait", str(IDLE_S + QUIET_S), "--quiet", str(QUIET_S))
-    answers = on_each(hosts, lambda one: bool(_ask(world, one, "idle.py", *words)["is_idle"]))
+    answers = on_each(hosts, lambda one: bool(ask_host(world, one, "idle.py", *words)["is_idle"]))
     return [host.name for host, answer in answers if answer is not True]
 
 
@@ -289,7 +289,7 @@ def give_up(
 
 def _take(world: World, host: Host, note: Mapping[str, Any], instead_of: str) -> dict[str, Any] | None:
     words = ["take", "--note", json.dumps(note), *(["--instead-of", instead_of] if instead_of else [])]
-    found: dict[str, Any] | None = _ask(world, host, "operation.py", *words)["found"]
+    found: dict[str, Any] | None = ask_host(world, host, "operation.py", *words)["found"]
     return found
 
 
@@ -298,7 +298,7 @@ def require_kept(world: World, own: HeldCluster, host: str) -> None:
     for one in own.hosts:
         if one.name != host:
             continue
-        found = _ask(world, one, "operation.py", "look")["found"]
+        found = ask_host(world, one, "operation.py", "look")["found"]
         if found is None or not noting.is_own(found, own.note):
             why = noting.sentence(found) if found else f"operation {own.note['number']} is not noted any more"
             raise CommandError(f"{host}: {why}; nothing more is done there", SHOW)
@@ -324,9 +324,9 @@ def end(world: World, own: HeldCluster) -> None:
 
 def _end(world: World, host: Host, own: HeldCluster) -> bool:
     """Whether it was given back; where a task may be under way, that is waited for."""
-    if host.name in own.busy and not _ask(world, host, "idle.py", "--wait", str(IDLE_S))["is_idle"]:
+    if host.name in own.busy and not ask_host(world, host, "idle.py", "--wait", str(IDLE_S))["is_idle"]:
         return False
-    _ask(world, host, "operation.py", "give-back", "--note", json.dumps(own.note))
+    ask_host(world, host, "operation.py", "give-back", "--note", json.dumps(own.note))
     return True
 
 
@@ -334,7 +334,7 @@ def _remedy(own: HeldCluster) -> str:
     return f"{own.note['what']} --resume goes on, mqctl operation release gives it up"
 
 
-def _ask(world: World, host: Host, program: str, *words: str) -> dict[str, Any]:
+def ask_host(world: World, host: Host, program: str, *words: str) -> dict[str, Any]:
     """What a program says that is sent to the host. Raises CommandError where it says nothing."""
     text = resources.files("mqctl.remote").joinpath(program).read_bytes()
     result = remote.run(shell(world, host.access), [host.access.python, "-", *words], text, TIME_S)

@@ -260,7 +260,7 @@ def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenIn
         yield Change(host, name, "identity", "by hand", seen.trouble, "restore it, or mqbroker identity adopt or new")
     elif seen.node_id is None:
         yield Change(host, name, "identity", "create", after="a new node id")
-    yield from _option_changes(host, name, wanted.options, seen.options)
+    yield from option_changes(host, name, wanted.options, seen.options)
     yield from _certificate_changes(host, name, wanted.certificates, seen.certificates)
     yield from _user_changes(host, name, wanted, seen.users)
     if seen.is_unread:
@@ -292,7 +292,8 @@ def _stale_process(host: str, name: str, seen: Seen, instance: SeenInstance, loa
         yield Change(host, name, "running options", "restart", str(before[0]), "broker.toml", "restart")
 
 
-def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iterator[Change]:
+def option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iterator[Change]:
+    """How the options of an instance change, by the text of its broker.toml as it is wanted and as it is there."""
     if seen is None:
         yield Change(host, name, "options", "create", after="broker.toml")
         return

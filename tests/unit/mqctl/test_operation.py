@@ -58,7 +58,7 @@ class HostShell(LocalShell):
         place = self.folder / self.name
         if not place.exists():
             raise CommandError(f"{self.name} is not reached")
-        for own in ("/run/", "/proc", "/var/lib/", "/opt/"):
+        for own in ("/run/", "/proc", "/var/lib/", "/opt/", "/etc/mq"):
             stdin = stdin.replace(f'"{own}'.encode(), f'"{place}{own}'.encode())
         return super().run_plain(command.replace("/var/lib/", f"{place}/var/lib/"), stdin, timeout_s)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import complete, confirm, operation, releases
+from mqctl import complete, confirm, operation, releases, way_back
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -42,6 +42,9 @@ class Options(ReaderOptions, InventoryOptions):
         typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what goes back and look what hinders it, and end before the question.")
+    ] = False
     batch: Annotated[
         str, typer.Option(help="Hosts that are changed at a time after the first one, N or P%. [default: 1]")
     ] = ""
@@ -58,6 +61,8 @@ def run(world: World, options: Options) -> int:
     What was before is kept on each host as a release becomes the current one. Hosts that do not have the release stay
     as they are, so an upgrade that is paused, was stopped or was cut off is taken back where it has come to. One that
     holds the cluster and is gone for certain needs --instead. Users and certificates stay as they are.
+
+    Options and the unit go back with the release: what becomes of them is shown before the question, as in a plan.
 
     Each host is asked first whether it can return: the release is whole, takes these options, reads the formats of
     journals that are there, and the files that the options name are there. If one cannot, nothing is changed on any.
@@ -87,10 +92,13 @@ def run(world: World, options: Options) -> int:
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
         reached = [one for one in hosts if one.name not in faults]
         followed = FOLLOWED if is_followed else ()
+        way_back.show(world, due, left)
         operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
         require_idle(world, reached)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
+        if options.check:
+            return Exit.DEGRADED if faults else Exit.DONE
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
         confirm.yes(world, question, is_sure=options.yes)
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}

@@ -1,0 +1,52 @@
+"""What comes back on hosts that return to the release before, beside that release: options and units as they were then.
+
+It is shown before anybody agrees to a rollback, as what was changed since the release came goes with it. The rows are
+those of a plan. Source: docs/adr/0029-upgrade.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mqbroker.config.load import parse
+
+from mqctl import operation
+from mqctl.cluster_plan import COLUMNS
+from mqctl.errors import CommandError
+from mqctl.fanout import on_each
+from mqctl.inventory import Host
+from mqctl.output import OutputShape, Rows, write
+from mqctl.plan import Change, option_changes, short_hash
+from mqctl.world import World
+
+
+def show(world: World, hosts: Sequence[Host], left: str) -> None:
+    """On standard error, as all that is to be read before a question."""
+    found: list[Change] = []
+    for host, kept in on_each(hosts, lambda one: operation.ask_host(world, one, "kept.py", left, *one.instances)):
+        if isinstance(kept, CommandError):
+            world.note(f"{kept.what}; nobody knows which options come back there")
+        else:
+            found.extend(changes_of(host.name, kept))
+    if found:
+        write(Rows("mqctl.rollback-options/1", COLUMNS, [asdict(one) for one in found]), OutputShape(), world.err)
+    else:
+        world.note("no option is another one than before that release")
+
+
+def changes_of(host: str, kept: Mapping[str, Any]) -> Iterator[Change]:
+    """`kept`: as remote/kept.py says it. What is not kept stays as it is."""
+    now, then = kept["unit"]
+    if then and now != then:
+        yield Change(host, "", "unit mqbroker@.service", "replace", short_hash(now), short_hash(then), "restart")
+    for name, (now, then) in sorted(kept["options"].items()):
+        if then is None or now == then:
+            continue
+        refused = parse(then)
+        if isinstance(refused, list):
+            # A release may have options that this mqctl does not know; it is asked itself before it starts with them.
+            yield Change(host, name, "options", "replace", "broker.toml", str(refused[0]), "restart")
+        else:
+            yield from option_changes(host, name, then, now)
