@@ -123,6 +123,21 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         }},
         "a: failed, not moved: it is full; the brokers go on",
     ),
+    "The folder of backups is named": ({}, "mq_backup_folder has to name a folder of the hosts, from the root on; no"),
+    "The host and its backup are named": ({}, "mq_restore_backup the id of a backup, and mq_backup_folder the folder"),
+    "One instance is meant": (
+        {"__mq_names": ["a", "b"]}, "and mq_restore_instance one of its instances (a, b); nothing was changed on any",
+    ),
+    "Its broker does not run": (
+        {"__mq_unit": {"stdout": "mqbroker@a.service loaded active running"}, "__mq_restored": "a"},
+        "the broker runs: mqbroker@a.service loaded active running; stop it first, systemctl stop mqbroker@a; nothing",
+    ),
+    "Each queue has what the backup had": (
+        {"mq_restore_receipt": {
+            "queues": [{"queue": "a", "balances": True}, {"queue": "b", "balances": False}], "aside": None,
+        }},
+        "b: not what the backup had; what was there before is in (nothing was there)",
+    ),
     "Nothing came in the last moment": ({"__mq_late": ["a", "b"]}, "a, b: messages came after the receipt was made"),
     "Stop where nobody gets in": (
         {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
@@ -232,7 +247,7 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         assert (looks == ["tasks/batch.yml", "tasks/held.yml"]) is ("serial" in play), play["name"]
 
 
-@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "drain", "uninstall"])
+@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "drain", "restore", "uninstall"])
 def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> None:
     """The first of them takes the hosts, the last one gives them back, and no other comes before or after."""
     plays = [one for one in load(ROOT / f"playbooks/{name}.yml") if one.get("become")]
@@ -279,7 +294,10 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rollout", "rollback", "firewall", "scale_down", "drain", "uninstall", "preflight"])
+@pytest.mark.parametrize(
+    "name",
+    ["rollout", "rollback", "firewall", "scale_down", "drain", "backup", "restore", "uninstall", "preflight"],
+)
 def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
     command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", f"playbooks/{name}.yml"]
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
@@ -352,7 +370,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 36
+    assert len(plays) == 43
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

@@ -32,6 +32,11 @@ options:
     type: str
     default: ""
     vars: [{name: line_fails_at}]
+  lib:
+    description: Folder in the place of /var/lib of the host, where there is one.
+    type: str
+    default: ""
+    vars: [{name: line_lib}]
   log:
     description: File for the names of tasks that come by.
     type: path
@@ -65,7 +70,9 @@ class Connection(LocalConnection):
         self._pass()
         if self._here() == self.get_option("fails_at"):
             return 1, b"", b"the disk is on fire"
-        room = f"unshare --user --map-root-user --mount /bin/sh -c {shlex.quote(f'{ROOM} && {cmd}')}"
+        lib = self.get_option("lib")
+        own = f"mount --bind {shlex.quote(lib)} /var/lib && " if lib else ""
+        room = f"unshare --user --map-root-user --mount /bin/sh -c {shlex.quote(f'{ROOM} && {own}{cmd}')}"
         return super().exec_command(room, in_data, sudoable)
 
     def put_file(self, in_path, out_path):

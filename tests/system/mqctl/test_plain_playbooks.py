@@ -70,6 +70,7 @@ def site(tmp_path: Path) -> Site:
         ("mqops.cluster.rollback", "mq1"),
         ("mqops.cluster.uninstall", "all"),
         ("mqops.cluster.firewall", "mq2"),
+        ("mqops.cluster.backup", "mq2"),
     ],
 )
 def test_two_names_for_one_host_end_every_playbook_before_its_first_look(site: Site, playbook: str, limit: str) -> None:

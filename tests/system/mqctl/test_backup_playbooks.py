@@ -1,0 +1,121 @@
+"""The playbooks of backups without mqctl: a broker that runs is copied, and gets its backup again. Real Ansible.
+
+The host is a room on this machine (tests/support/ansible_lines), where `mqbroker` is the test's own; `systemctl` says
+what it is told to.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqctl.remote import operation as noting
+
+from tests.support.broker_process import BrokerProcess
+from tests.system.mqctl.test_plain_playbooks import Site, site
+
+__all__ = ["site"]
+pytestmark = pytest.mark.system
+
+PROGRAM = f"""#!{sys.executable}
+import sys
+sys.path[:0] = {sys.path!r}
+from mqbroker.app.main import main
+words = sys.argv[1:]
+if "--instance" in words:
+    at = words.index("--instance")
+    words[at : at + 2] = ["--config", "{{config}}"]
+sys.exit(main(words))
+"""
+RUNS = "mqbroker@default.service loaded active running x"
+
+
+class Room(Site):
+    """The host mq1, its broker, and a folder of backups."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.broker = BrokerProcess(folder / "broker")
+        self.broker.start()
+        self.kept = folder / "kept"
+        self.notes = folder / "lib"
+        self.notes.mkdir()
+        self.program("mqbroker", PROGRAM.format(config=self.broker.config_file))
+        self.systemd_says(RUNS)
+
+    def program(self, name: str, text: str) -> Path:
+        place = self.folder / "bin" / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o755)
+        return place
+
+    def systemd_says(self, text: str) -> None:
+        self.program("systemctl", f"#!/bin/sh\necho '{text}'\n")
+
+    def send(self, count: int) -> None:
+        messages = [{"body": "text", "durable": True}] * count
+        assert self.broker.admin("send", address="orders", messages=messages) == {"accepted": count}
+
+    def run(self, playbook: str, *more: str, code: int = 0, **variables: Any) -> str:
+        given = {"mq_backup_folder": self.kept, "__mq_program": self.folder / "bin" / "mqbroker", **variables}
+        words = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
+        done: subprocess.CompletedProcess[str] = self.play(
+            f"mqops.cluster.{playbook}", {"mq1": {"line_lib": str(self.notes)}}, *words, *more
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return " ".join(done.stdout.split())
+
+    @property
+    def note(self) -> tuple[int, bool, str]:
+        """The operation of the host: its number, whether it holds it, and what it is."""
+        found = noting.look(str(self.notes / Path(noting.PLACE).name))
+        return (found["number"], found["is_held"], found["what"]) if found else (0, False, "")
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    made = Room(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin:/usr/sbin:/sbin")
+    yield made
+    made.broker.close()
+
+
+def test_a_broker_is_copied_and_gets_its_backup_again(room: Room) -> None:
+    room.send(30)
+    assert ": 30 messages, " in room.run("backup")
+    room.send(20)
+    (made,) = re.findall(r"([\w-]+): 50 messages, \d+ bytes, of which \d+ were", room.run("backup", mq_backup_keep=1))
+    assert [path.stem for path in (room.kept / "backups").iterdir()] == [made], "the one before it went"
+    room.send(5)
+    words = {"mq_restore": "mq1", "mq_restore_instance": "default", "mq_restore_backup": made}
+    assert f"the broker runs: {RUNS}; stop it first, systemctl stop mqbroker@default" in room.run(
+        "restore", code=2, **words
+    )
+    assert room.note == (0, False, ""), "a copy is no operation, and what is refused before has begun none"
+    room.broker.stop()
+    room.systemd_says("mqbroker@default.service loaded inactive dead x")
+    room.run("restore", "--check", **words)
+    assert list(room.broker.data_directory.glob("before-restore-*")) == []
+    assert "there is no such backup" in room.run("restore", code=2, **{**words, "mq_restore_backup": "mq1-x"})
+    assert room.note == (1, True, "a restore of mq1/default"), "what fails on the way stays held"
+    assert "put aside: " in room.run("restore", mq_resume="true", **words)
+    assert room.note == (2, False, "a restore of mq1/default")
+    room.broker.start()
+    assert room.broker.admin("queue-show", name="orders")["message_count"] == 50
+
+
+def test_what_is_not_said_is_asked_for_before_any_host_is_looked_at(site: Site) -> None:
+    for playbook, words, why in (
+        ("backup", (), "mq_backup_folder has to name a folder of the hosts"),
+        ("restore", ("-e", "mq_restore=mq1"), "mq_restore_backup the id of a backup"),
+    ):
+        done = site.play(f"mqops.cluster.{playbook}", {"mq1": {}}, *words)
+        assert done.returncode != 0
+        assert why in " ".join(done.stdout.split()), done.stdout
+    assert site.reached == set()
