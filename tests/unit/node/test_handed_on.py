@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.core.cluster import held_back
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Producer
@@ -184,6 +185,39 @@ def test_what_the_heir_may_have_when_the_owner_is_back_waits_for_its_answer() ->
     of.a.admin("scale-down-cancel")
     of.cluster.wait(5_000)
     assert shown(of.a)["state"] == "none"
+
+
+def test_what_each_of_two_nodes_may_have_is_kept_apart_in_however_many_stretches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of = Third()
+    of.lose_c(unanswered=0, has_them=False)
+    of.publish(12)
+    (queue,) = [each for each in of.a.broker.store.remotes.queues.values() if each.message_count]
+    handed_over, first_id = queue.handed_over, next(iter(queue.backlog)).first_id
+    assert handed_over is not None
+    for message_id in range(first_id, first_id + 12, 2):
+        handed_over.sent(message_id, 1)  # as where these had the higher priority
+    of.b.is_disk_held = True
+    begin(of.a, of.cluster, force=True)
+    of.cluster.wait(5_000)
+    (told,) = of.a.events("scale-down-hands-on")
+    assert (told["messages"], told["apart"]) == (6, 6)
+    monkeypatch.setattr(held_back, "STRETCHES_MAX", 2)
+    monkeypatch.setattr(held_back, "STRETCHES_SAID_MAX", 4)
+    of.c.start()
+    of.c.is_disk_held = True
+    of.cluster.wait(20_000)
+    (back,) = of.a.events("scale-down-takes-back")
+    assert back["apart"] == 6
+    of.a.crash()
+    of.a.start()
+    of.cluster.wait(5_000)
+    assert sum(each.message_count for each in of.a.broker.store.remotes.scale_down.held) == 6
+    of.b.is_disk_held = of.c.is_disk_held = False
+    of.cluster.wait(40_000)
+    assert of.kept == [each.decode() for each in bodies(12)]
+    assert (of.waits(of.a), of.waits(of.b), shown(of.a)["state"]) == (0, 0, "moved")
 
 
 def test_at_a_stop_nothing_is_handed_on() -> None:

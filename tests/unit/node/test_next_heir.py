@@ -269,6 +269,34 @@ def test_the_next_one_may_be_lost_as_well() -> None:
     assert of.everywhere() == names(COUNT)
 
 
+def test_what_one_heir_may_have_and_is_given_back_does_not_wait_for_the_next_one_after_a_start() -> None:
+    of = Heirs(names="abcd")
+    a, c, d, cluster = of.a, of.c, of.nodes[3], of.cluster
+    of.begin_half(has_it=False)
+    of.lose(of.b)
+    c.is_disk_held = True
+    a.admin("scale-down", node="c")
+    cluster.wait(2_000)
+    a.crash()
+    a.start()  # nobody knows by now what of all that is there went to c
+    cluster.wait(5_000)
+    d.is_disk_held = True
+    a.admin("scale-down", node="d", force=True)
+    cluster.wait(2_000)
+    a.admin("cluster-forget", node_id=node_id_of("b"))
+    cluster.wait(2_000)
+    assert of.unanswered == of.cut, "they are on their way to d"
+    a.crash()
+    a.start()
+    cluster.wait(5_000)
+    (held,) = a.broker.store.remotes.scale_down.held
+    assert (held.kind.forwards_to, held.message_count) == (node_id_of("c"), COUNT // 2 - of.cut)
+    c.is_disk_held = d.is_disk_held = False
+    cluster.wait(10_000)
+    assert (count_at(a), count_at(d)) == (0, of.cut)
+    assert of.everywhere() == names(COUNT // 2, COUNT // 2)  # b has the others
+
+
 def test_called_off_it_serves_what_waits_apart_once_that_is_answered() -> None:
     of = Heirs()
     of.begin_half(has_it=True)

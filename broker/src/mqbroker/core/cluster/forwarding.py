@@ -227,26 +227,21 @@ class Remotes:
         owner, held, handed_over = queue.kind.owner, self.scale_down.held, queue.handed_over
         ids = handed_over.awaited if is_there and handed_over is not None else IdRanges()
         owned = [each for each in held.of(queue) if each.kind.forwards_to == owner]
-        others = IdRanges()
         LOOK.has_touched = True
-        for first, end in (stretch for each in owned for stretch in each.ids):
-            others.add(first, end)
-            ids.remove(first, end)  # these went to no other node, although nobody knows that after a start
-        apart = self._turn(queue, owner, ids, others)
+        apart = self._turn(queue, owner, ids)
         for each in owned:
             held.give_back(each)
             if queue.handed_over is not None:
                 queue.handed_over.begun_before(self._store.next_id)
         return apart
 
-    def _turn(self, queue: Queue, target: str, ids: IdRanges, others: IdRanges | None = None) -> Held | None:
-        """`others`: ids that do not wait with those, whatever lies between them."""
-        before = queue.kind
+    def _turn(self, queue: Queue, target: str, ids: IdRanges) -> Held | None:
+        before, ids = queue.kind, self.scale_down.held.fresh(queue, ids)
         LOOK.has_touched = True
         queue.kind = replace(before, forwards_to=target)
         self._store.journal.declare(queue.journal_id, queue.kind.encoded())
         queue.handed_over = HandedOver()
-        held = self.scale_down.held.begin(queue, before, ids, others or IdRanges()) if ids.count else None
+        held = self.scale_down.held.begin(queue, before, ids) if ids.count else None
         queue.look_for_expired()
         self._store.changed(queue)
         for each in (queue,) if held is None else (queue, held.queue):

@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Segment
     from mqbroker.journal.recovered import Recovered
 
-NUMBER: Final = 1  # of the one that stands under each name
+NUMBER: Final = 1  # of the first that stands under each name
 PREFIX: Final = INTERNAL_PREFIX + "scale-down-held."
 PAGED_MAX: Final = WINDOW  # messages of one queue that are in memory for it, beyond what was so already
-STRETCHES_MAX: Final = 1_000  # of ids that the journal names; beyond that what lies between the nearest waits as well
+STRETCHES_MAX: Final = (
+    1_000  # of ids; beyond that what lies between the nearest waits as well, if it does for nobody else
+)
+STRETCHES_SAID_MAX: Final = 4_000  # in one piece of what the journal has, which has less than 64 KiB
 _STRETCH: Final = Struct(">QQ")
 
 
@@ -107,14 +110,31 @@ class HeldBack:
         """Those that wait for a node."""
         return [each for each in self if (each.kind.forwards_to, each.kind.connection) == (target, connection)]
 
-    def begin(self, queue: Queue, kind: QueueKind, ids: IdRanges, others: IdRanges) -> Held:
-        """These ids of a queue, which goes elsewhere from now on, wait for the node that this says; none of `others`
-        does, whatever lies between them."""
+    def fresh(self, queue: Queue, ids: IdRanges) -> IdRanges:
+        """Of these ids of a queue those that wait for no node. The others went to none since: nobody knows that after a
+        start, so they may be among what the node may have that the queue went to last."""
+        fresh, apart = IdRanges(), self._ids_of(queue)
+        for first, end in ids:
+            for stretch in apart.missing(first, end):
+                fresh.add(*stretch)
+        return fresh
+
+    def _ids_of(self, queue: Queue) -> IdRanges:
+        """All that wait, for whom ever."""
+        ids = IdRanges()
+        for first, end in (stretch for each in self.of(queue) for stretch in each.ids):
+            ids.add(first, end)
+        return ids
+
+    def begin(self, queue: Queue, kind: QueueKind, ids: IdRanges) -> Held:
+        """These ids of a queue, which goes elsewhere from now on and of which none waits yet, wait for the node that
+        this says."""
         LOOK.has_touched = True
-        ids = _few(queue, ids, others)
-        if ids.count:
-            said = b"".join(_STRETCH.pack(*each) for each in ids)
-            self._store.journal.duplicates.add(_name_of(kind), NUMBER, said, NUMBER)
+        ids = _few(queue, ids, self._ids_of(queue))
+        said = [_STRETCH.pack(*each) for each in ids]
+        for number, at in enumerate(range(0, len(said), STRETCHES_SAID_MAX), NUMBER):
+            piece = b"".join(said[at : at + STRETCHES_SAID_MAX])
+            self._store.journal.duplicates.add(_name_of(kind), number, piece, NUMBER)
         return self.add(queue, kind, ids)
 
     def add(self, queue: Queue, kind: QueueKind, ids: IdRanges) -> Held:
@@ -208,16 +228,16 @@ class HeldBack:
 
 def _few(queue: Queue, ids: IdRanges, others: IdRanges) -> IdRanges:
     """The same in few stretches, as far as messages of the queue are concerned. What lies between those that are beyond
-    the bound waits as well, which harms nothing: it goes to that node once."""
+    the bound waits as well, which harms nothing: it goes to that node once. Not what waits for another one, `others`,
+    which may have it: that were there twice after a start."""
     stretches: list[tuple[int, int]] = []
     for first, end in ids:
         is_near = bool(stretches) and not others.within(stretches[-1][1], first)
-        if is_near and next(queue.backlog.of_ids(stretches[-1][1], first), None) is None:
+        is_many = len(stretches) >= STRETCHES_MAX
+        if is_near and (is_many or next(queue.backlog.of_ids(stretches[-1][1], first), None) is None):
             stretches[-1] = stretches[-1][0], end
         else:
             stretches.append((first, end))
-    if len(stretches) > STRETCHES_MAX:
-        stretches[STRETCHES_MAX - 1 :] = [(stretches[STRETCHES_MAX - 1][0], stretches[-1][1])]
     few = IdRanges()
     for first, end in stretches:
         few.add(first, end)
@@ -242,7 +262,7 @@ def stored_in(recovered: Recovered) -> dict[tuple[str, str, int], IdRanges]:
         if not name.startswith(PREFIX) or not stored:
             continue
         node_id, number, queue = (*name.removeprefix(PREFIX).split(".", 2), "", "")[:3]
-        packed = stored[-1].duplicate_id
+        packed = b"".join(each.duplicate_id for each in stored)
         if not number.isdecimal() or len(packed) % _STRETCH.size:
             raise unreadable(f"what waits of queue {queue!r}", f"{name!r} has {len(packed)} bytes")
         ids = found[queue, node_id, int(number)] = IdRanges()

@@ -110,10 +110,10 @@ class ScaleDown(MessageObserver, QueueObserver):
         """What the heir may have of a queue, which is to go on to another one: it waits for its answer, or that is
         still to be asked for; None: nothing does."""
         tally = self.tallies[queue.kind.name]
-        ids = IdRanges() if queue.handed_over is None else queue.handed_over.awaited
+        ids = IdRanges() if queue.handed_over is None else self.held.fresh(queue, queue.handed_over.awaited)
         if not ids.count and not tally.now.has_to_ask:
             return None
-        return self.held.begin(queue, kind_for(queue.kind, tally.now), ids, IdRanges())
+        return self.held.begin(queue, kind_for(queue.kind, tally.now), ids)
 
     def restore_held(self) -> None:
         """A start, when queues are there: what the process before kept apart is apart again."""
