@@ -57,6 +57,7 @@ class Load:
         # What producers and consumers have seen, by their node.
         self.accepted: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
+        self.consuming: set[str] = set()  # consumers that their broker has let in at some time
         self.lost_connections: Counter[str] = Counter()
         self.errors: list[str] = []
         self._is_stopping = False
@@ -162,6 +163,7 @@ class Load:
     async def _consume(self, node: str, uri: str) -> None:
         async with mq.connect(uri, **self._noting(node)) as connection:
             receiver = await connection.receiver(self.queue, credit=CREDIT, confirm=True)
+            self.consuming.add(node)
             async with asyncio.TaskGroup() as group:
                 for _ in range(WORKERS):
                     group.create_task(self._take(node, receiver))

@@ -20,7 +20,7 @@ import mqbroker.client as mq
 from mqbroker.client import sync
 
 from tests.support.cluster_load import PAUSE_S, Load
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 BATCH = 1000
 
@@ -58,6 +58,8 @@ def main() -> None:
     load = Load(said["queue"], said["producers"], said["consumers"], said.get("pause_s", PAUSE_S))
     try:
         load.begin()
+        # A rollout looks who would not be served, and asks for a consumer at another node where one is not there yet.
+        wait_until(lambda: load.consuming == set(load.consumers), "each consumer is let in")
         print("begun", flush=True)
         sys.stdin.readline()
         load.stop_sending(PATIENCE_S)
