@@ -5,9 +5,9 @@
 
 Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer,
 that of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories
-of clusters, also of such with old journals, histories in which bugs show, and of disks that do not do what they say,
-and of clusters with all switched on, or whose nodes are given up, or lose their heirs as they leave, crowds of peers, a
-search for planted bugs, and small breaks of the code that tests should notice.
+of clusters, also of such with old journals, histories in which bugs show, of disks that do not do what they say, of
+nodes that are backed up, and of clusters with all switched on, or whose nodes are given up, or lose their heirs as they
+leave, crowds of peers, a search for planted bugs, and small breaks of the code that tests should notice.
 Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
@@ -33,7 +33,7 @@ HISTORIES_TURN_S = 60.0
 MUTANTS_TURN_S = 300.0
 TURNS = (
     "fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants",
-    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs",
+    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up",
 )  # fmt: skip
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
@@ -134,7 +134,7 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
     if name == "crowds":
         return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
-    if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs"):
+    if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs", "backed up"):
         option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Final
 
+from tests.sim.backed_up import BackedUp
 from tests.sim.clusters import ClusterSimulation
 from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.full_clusters import FullClusters
@@ -23,7 +24,7 @@ Kind = type[Simulation | ClusterSimulation | OldCopies]
 KINDS: Final[dict[str, Kind]] = {
     "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
     "worn_disks": WornDisks, "full_clusters": FullClusters, "given_up": GivenUpClusters,
-    "fallen_heirs": FallenHeirs,
+    "fallen_heirs": FallenHeirs, "backed_up": BackedUp,
 }  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def main() -> int:
         "--fallen-heirs", action="store_true", help="of clusters of which a node leaves and its heir is lost"
     )
     kinds.add_argument("--worn-disks", action="store_true", help="of disks that misplace writes, or lie of syncs")
+    kinds.add_argument("--backed-up", action="store_true", help="of nodes that are backed up under way")
     kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()

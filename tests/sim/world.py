@@ -378,11 +378,13 @@ class SimNode:
 
     # -- administrators ------------------------------------------------------------------------------------------------
 
-    def ask(self, operation: str, arguments: dict[str, Any], answered: Callable[[AdminReply], None]) -> None:
+    def ask(
+        self, operation: str, arguments: dict[str, Any], answered: Callable[[AdminReply], None], session: int = 1
+    ) -> None:
         """A request of the admin socket; no answer comes if the node is not up, or goes down before."""
         number = len(self._answers) + 1
         self._answers[number] = answered
-        self.give(given.AdminRequest(number, 1, operation, arguments))
+        self.give(given.AdminRequest(number, session, operation, arguments))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
