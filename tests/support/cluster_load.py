@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ PAUSE_S = 0.025
 SIZES_BYTES = (60, 200, 1024, 5000)
 CREDIT = 50
 WORKERS = 20
+EVENTS_MAX = 200  # the last ones are kept
 # A host without power says nothing any more: without a frame for so long a connection counts as lost.
 CONNECTION: dict[str, Any] = {
     "initial_connect_attempts": -1,
@@ -60,6 +62,7 @@ class Load:
         self.consuming: set[str] = set()  # consumers that their broker has let in at some time
         self.lost_connections: Counter[str] = Counter()
         self.errors: list[str] = []
+        self.events: deque[str] = deque(maxlen=EVENTS_MAX)  # what connections told, and what came again, with the time
         self._is_stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="load", daemon=True)
@@ -126,8 +129,15 @@ class Load:
 
         def note(text: str) -> None:
             self.lost_connections[node] += "lost" in text
+            if not text.startswith("no connection"):  # of which there are very many
+                self._keep(f"{node}: {text}")
 
         return {**CONNECTION, "on_event": note}
+
+    def _keep(self, text: str) -> None:
+        """So that of what was violated can be said beside what it was. Times are those of logs, in UTC."""
+        now_s = time.time()
+        self.events.append(f"{time.strftime('%H:%M:%S', time.gmtime(now_s))}.{int(now_s % 1 * 1000):03d} {text}")
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
@@ -176,6 +186,8 @@ class Load:
             if message_id is None:
                 await message.accept()
                 continue
+            if self.history.received[message_id] > 1:
+                self._keep(f"{node}: {message_id} came again, with a delivery count of {message.delivery_count}")
             self.history.settle_tried.add(message_id)
             if await message.accept():
                 self.history.settle_confirmed.add(message_id)

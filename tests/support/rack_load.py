@@ -5,7 +5,7 @@
 
 on the first line of standard input; without `pause_s` producers wait as long as those of any load. It says `begun` when
 the backlog is there and clients are connected. With the next line it sends no more, waits until everything has come,
-reads the backlog where `read_from` leads, and says as JSON what was violated and counted.
+reads the backlog where `read_from` leads, and says as JSON what was violated and counted, and the last events.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main() -> None:
     finally:
         load.end()
     violations += read(backlog["read_from"], backlog["queue"], backlog["count"])
-    print(json.dumps({"violations": violations, "counts": load.counts}), flush=True)
+    print(json.dumps({"violations": violations, "counts": load.counts, "events": list(load.events)}), flush=True)
 
 
 if __name__ == "__main__":
