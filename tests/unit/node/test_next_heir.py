@@ -35,7 +35,7 @@ class Heirs:
         for name in names:
             own = {**said, "options": {**tables, **(of_b or {})}} if name == "b" else said
             nodes.append(self.cluster.node(name, [each for each in names if each != name], **own))
-        self.a, self.b, self.c = nodes[:3]
+        self.a, self.b, self.c = (*nodes, nodes[-1])[:3]
         self.nodes = nodes
         self.cluster.run()
         self.cluster.wait(600)
@@ -246,6 +246,27 @@ def test_one_that_is_full_is_passed_over_and_answers_for_what_it_has() -> None:
     said = moved(of.a, of.cluster)
     assert (said["node"], said["receipt"]["balances"]) == ("c", True)
     assert count_at(of.b) + count_at(of.c) == 140
+
+
+@pytest.mark.parametrize("bound_ms", [BOUND_MS, -1])
+def test_one_that_gives_no_credit_is_named_where_nobody_takes_its_place(bound_ms: int) -> None:
+    full = {"#": {"max_size_messages": 100, "address_full_policy": "BLOCK"}}
+    of = Heirs(names="ab", bound_ms=bound_ms, of_b={"address_settings": full})
+    filled(of.a, 90, of.cluster)
+    begin(of.a, of.cluster)
+    of.cluster.wait(3_000)
+    assert shown(of.a)["state"] == "moved"
+    of.a.admin("send", address="orders", messages=[{"body": f"{number}"} for number in range(50)])
+    of.cluster.wait(BOUND_MS - 5_000)
+    assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moving", []), "there may be room soon"
+    of.cluster.wait(10_000)
+    said = shown(of.a)
+    (hindrance,) = said["hindrances"]
+    assert (said["state"], said["node"], said["left"]) == ("failed", "b", count_at(of.a))
+    assert f"node {node_id_of('b')} gives its link no credit" in hindrance["why"]
+    assert f"{count_at(of.a)} messages of it wait" in hindrance["why"]
+    assert of.b.admin("queue-purge", name="orders") == {"purged": 100}
+    assert moved(of.a, of.cluster)["hindrances"] == []
 
 
 def test_the_next_one_may_be_lost_as_well() -> None:

@@ -76,6 +76,10 @@ class NextHeir:
         found = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
         return found if isinstance(found, HeirCandidate) else None
 
+    def idle_ns(self, now_ns: int) -> int:
+        """For how long nothing has gone or otherwise left."""
+        return now_ns - self._since_ns if self._went >= 0 else 0
+
     @property
     def _went_count(self) -> int:
         remotes = self._broker.store.remotes

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
+from mqbroker.node.cluster.forward_consumer import ForwardConsumer
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
     from mqbroker.core.queue.queue import Queue
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
+IDLE_MS: Final = 60_000  # without credit, where heir-timeout is none
 SOON_MS: Final = 60_000  # messages that come due within this time are waited for
 NONE, MOVING, MOVED, ENDS, FAILED = "none", "moving", "moved", "ends", "failed"
 
@@ -86,7 +89,8 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
     if kind.is_draining:
         progress = remotes.drains.progress[kind.name]
         if kind.name in remotes.scale_down.tallies:
-            return progress.why if progress.why and has_anything(broker, queue) else _why_it_waits(broker, queue)
+            stuck = progress.why if has_anything(broker, queue) else ""
+            return stuck or _why_nothing_goes(broker, queue) or _why_it_waits(broker, queue)
         return f"drains to node {kind.forwards_to} already: call that off, or let it end"
     if kind.routing == FORWARD:
         return _why_it_is_owed(broker, queue)
@@ -130,6 +134,19 @@ def why_apart(broker: ClusterBroker, held: Held) -> str:
 def _why_it_waits(broker: ClusterBroker, queue: Queue) -> str:
     count = _far_count(broker, queue)
     return f"{count} messages of it were delivered in vain, and go when their time has come" if count else ""
+
+
+def _why_nothing_goes(broker: ClusterBroker, queue: Queue) -> str:
+    """Of a queue whose link has no credit for so long that another node would have taken over, if there were one."""
+    bound_ms, idle_ns = broker.options.scale_down.heir_timeout, broker.scaling_down.idle_ns
+    links = [each.link for each in queue.consumers if isinstance(each, ForwardConsumer)]
+    has_credit = not links or any(link.credit for link in links)
+    if has_credit or not queue.backlog.count or idle_ns < (bound_ms if bound_ms >= 0 else IDLE_MS) * NS_PER_MS:
+        return ""
+    return (
+        f"{queue.backlog.count} messages of it wait: node {queue.kind.forwards_to} gives its link no credit, as where "
+        f"its address is full, for {idle_ns // NS_PER_S} s"
+    )
 
 
 def _far_count(broker: ClusterBroker, queue: Queue) -> int:

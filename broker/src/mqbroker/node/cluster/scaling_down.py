@@ -51,6 +51,9 @@ class Following(Protocol):
     def look(self, now_ns: int) -> HeirCandidate | None:
         """Who is to be the heir from now on; None: it stays the same."""
 
+    def idle_ns(self, now_ns: int) -> int:
+        """For how long nothing has gone or otherwise left."""
+
 
 class ScalingDown:
     """See the module's docstring. It is a chore, and has a deadline."""
@@ -225,6 +228,11 @@ class ScalingDown:
         record = self.record
         drained = self._broker.store.remotes.drains.queues_to(record.target, record.connection)
         return [queue for queue in drained if queue.kind.name in record.tallies]
+
+    @property
+    def idle_ns(self) -> int:
+        """For how long nothing has gone to the heir, or otherwise left."""
+        return self._next.idle_ns(self._broker.at.monotonic_ns)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
