@@ -17,6 +17,7 @@ LICENSE = """\
 COPIES = {
     "cli/src/mqctl/remote/multicast_probe.py": f"{PLUGINS}/multicast_probe.py",
     "cli/src/mqctl/gate/batches.py": f"{PLUGINS}/batches.py",
+    "cli/src/mqctl/remote/idle.py": f"{PLUGINS}/idle.py",
     "cli/src/mqctl/remote/operation.py": f"{PLUGINS}/operation.py",
     "cli/src/mqctl/remote/release_files.py": f"{PLUGINS}/release_files.py",
     "cli/src/mqctl/multicast_matrix.py": f"{PLUGINS}/multicast_matrix.py",

@@ -40,6 +40,9 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"ansible_play_hosts_all": ["mq1", "mq2", "mq3"], "ansible_play_hosts": ["mq3"]},
         "mq1, mq2 fell out in a batch before this one",
     ),
+    "Nothing that ran before is under way": (
+        {"__mq_moved": ["mq1", "mq2"]}, "mq1, mq2: tasks of what ran before are still under way, or have brought",
+    ),
     "No node id occurs twice": ({"__mq_shared": "mq1 and mq2 share a node id"}, "mq1 and mq2 share a node id"),
     "Refuse hosts with errors": (
         {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}}, "no room; no clock",

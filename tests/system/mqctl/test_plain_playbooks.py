@@ -139,3 +139,34 @@ def test_a_node_id_of_a_member_that_is_not_part_of_the_run_is_found_in_the_secon
                      "other2": {"mq_cluster_name": "other"}}, "--limit", "mq1,other1")  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert site.reached == {"other2"}
+
+
+# A room of its own for processes: whatever else runs on this machine is not seen.
+ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+ANOTHER = f"{sys.executable} -c 'import time; time.sleep(3600)' AnsiballZ_x >/dev/null 2>&1 &"
+
+
+@pytest.mark.parametrize(
+    ("is_another_there", "was", "is_idle"), [(False, "", True), (True, "", False), (False, "x", False)]
+)
+def test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were_looked_at(
+    tmp_path: Path, is_another_there: bool, was: str, is_idle: bool
+) -> None:
+    """Its own tasks are none of those that it waits for."""
+    tasks = [
+        {"name": "what was seen", "ansible.builtin.set_fact": {"__mq_now": {"current": was}, "__mq_operation": {}}},
+        {"name": "wait", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/idle.yml")},
+    ]
+    defaults = {"mqops.cluster.host_idle": {"wait_s": 2, "quiet_s": 1}}
+    play = {"name": "now", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks,
+            "module_defaults": defaults, "check_mode": True,
+            "vars": {"ansible_python_interpreter": sys.executable}}  # fmt: skip
+    (tmp_path / "play.json").write_text(json.dumps([play]))
+    first = f'{ANOTHER if is_another_there else ""} exec "$@"'
+    done = subprocess.run(
+        [*ALONE, "sh", "-c", first, "sh", ANSIBLE, "-i", "localhost,", "play.json"],
+        cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, text=True,
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode == 0) == is_idle, done.stdout
+    assert ("localhost: tasks of what ran before are still under way" in " ".join(done.stdout.split())) != is_idle

@@ -370,6 +370,19 @@ def test_what_ansible_does_on_a_host_is_seen(tmp_path: Path, line: bytes) -> Non
     assert not idle.is_idle(0.01, str(tmp_path / "mq2/proc"))
 
 
+def test_who_asks_may_be_a_task_himself(tmp_path: Path) -> None:
+    made(tmp_path, "mq1", TASKS[0], b"python3\0/root/AnsiballZ_host_idle.py\0")
+    proc = tmp_path / "mq1/proc"
+    for number, name, parent in ((1, "systemd", 0), (2, "a (strange) name", 1), (3, "python3", 2)):
+        (proc / str(number) / "stat").write_text(f"{number} ({name}) S {parent} 0 0")
+    (proc / str(os.getpid())).symlink_to("3")
+    (proc / "3/stat").write_text("3 (python3) S 2 0 0")
+    own = idle.own_line(str(proc))
+    assert {1, 2, os.getpid()} == own
+    assert idle.has_task(str(proc), own - {2})
+    assert not idle.has_task(str(proc), own | {3})
+
+
 @pytest.mark.parametrize("program", ["python3", sys.executable])
 def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str) -> None:
     controller, terminal = os.openpty()
@@ -401,10 +414,10 @@ def test_between_two_tasks_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> No
     clock = itertools.count()
     monkeypatch.setattr(idle, "LOOK_S", 0)
     monkeypatch.setattr(idle.time, "monotonic", lambda: next(clock) / 10)
-    monkeypatch.setattr(idle, "has_task", lambda proc: next(clock) % 5 == 0)
+    monkeypatch.setattr(idle, "has_task", lambda *_: next(clock) % 5 == 0)
     assert idle.is_idle(30)
     assert not idle.is_idle(30, quiet_s=5)
-    monkeypatch.setattr(idle, "has_task", lambda proc: False)
+    monkeypatch.setattr(idle, "has_task", lambda *_: False)
     assert idle.is_idle(30, quiet_s=5)
 
 

@@ -1,0 +1,97 @@
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Waits until nothing of Ansible's is under way on this host: sent to it by mqctl, a part of a module, and run as root.
+
+Says whether that came about within `--wait` seconds, as one JSON document. Where a run goes on elsewhere there is
+nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so.
+Who asks may be a task itself, and counts for nothing, nor does what it was started by. Standard library of Python 3.9
+only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Collection
+
+# What Ansible has its commands say where it takes on rights, and the file of a module.
+TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_")
+# Python that reads a module, or that somebody has at a terminal.
+READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
+LOOK_S = 0.2
+
+
+def has_task(proc: str = "/proc", but: Collection[int] = ()) -> bool:
+    """Whether Ansible does anything here, in other processes than these."""
+    return any(_is_task(path) for path in glob.glob(f"{proc}/[0-9]*") if int(os.path.basename(path)) not in but)
+
+
+def own_line(proc: str = "/proc") -> set[int]:
+    """This process, the one that started it, and so on."""
+    found: set[int] = set()
+    number = os.getpid()
+    while number and number not in found:
+        found.add(number)
+        number = _parent_of(f"{proc}/{number}")
+    return found
+
+
+def _parent_of(process: str) -> int:
+    """Its number; 0 where there is none, or nobody can say."""
+    try:
+        with open(f"{process}/stat", "rb") as file:
+            # The name of the program stands in brackets before it, and may hold some itself.
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _is_task(process: str) -> bool:
+    try:
+        with open(f"{process}/cmdline", "rb") as file:
+            words = file.read()
+        return bool(TASK.search(words) or (READER.search(words) and not _is_at_terminal(process)))
+    except OSError:
+        return False
+
+
+def _is_at_terminal(process: str) -> bool:
+    """Whether somebody types what it reads: Ansible sends modules through pipes and sockets."""
+    try:
+        return stat.S_ISCHR(os.stat(f"{process}/fd/0").st_mode)
+    except PermissionError:
+        return False
+
+
+def is_idle(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> bool:
+    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time."""
+    own = own_line(proc)
+    idle_since_s = time.monotonic()
+    deadline_s = idle_since_s + wait_s
+    while True:
+        is_busy, now_s = has_task(proc, own), time.monotonic()
+        if is_busy:
+            idle_since_s = now_s
+        elif now_s - idle_since_s >= quiet_s:
+            return True
+        if now_s >= deadline_s:
+            return False
+        time.sleep(LOOK_S)
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--wait", type=float, default=0.0)
+    parser.add_argument("--quiet", type=float, default=0.0)
+    args = parser.parse_args()
+    print(json.dumps({"is_idle": is_idle(args.wait, quiet_s=args.quiet)}))
+
+
+if __name__ == "__main__":
+    main()

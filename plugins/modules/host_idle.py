@@ -1,0 +1,67 @@
+#!/usr/bin/python
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Whether nothing else of Ansible's is under way on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_idle
+short_description: Wait until nothing else of Ansible is under way on a host
+version_added: 0.1.0
+description:
+  - Looks at the processes of the host until no task of another run has been among them for some seconds on end, as
+    there is none between two tasks of a run either. That it does not come about is no failure of the module.
+author:
+  - mqops maintainers (@mqops)
+options:
+  wait_s:
+    description:
+      - Seconds after which it gives up.
+    type: float
+    default: 15
+  quiet_s:
+    description:
+      - For how many seconds on end nothing has to be under way. Ansible takes less between two tasks.
+    type: float
+    default: 5
+attributes:
+  check_mode:
+    description: Changes nothing anyway.
+    support: full
+  diff_mode:
+    description: Changes nothing.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Wait until nothing else is under way
+  mqops.cluster.host_idle:
+  register: idle
+"""
+
+RETURN = r"""
+is_idle:
+  description: Whether it came about.
+  type: bool
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.mqops.cluster.plugins.module_utils.idle import is_idle
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "wait_s": {"type": "float", "default": 15.0},
+            "quiet_s": {"type": "float", "default": 5.0},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, is_idle=is_idle(module.params["wait_s"], quiet_s=module.params["quiet_s"]))
+
+
+if __name__ == "__main__":
+    main()
