@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -22,7 +22,8 @@ from mqctl.dev.process import broker_program
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import BROKER, Node, guarded, shell
-from mqctl.output import Rows, write
+from mqctl.output import Rows, counted, write
+from mqctl.progress import counting
 from mqctl.ssh.local import LocalStream
 from mqctl.ssh.shell import CommandStream, open_stream
 from mqctl.world import World
@@ -35,6 +36,8 @@ KILLED: Final = 128
 HERE: Final = "the control node"
 
 JsonRow = dict[str, Any]
+# Files to carry, of how many, and their bytes -> what is told of the bytes of each piece.
+Progress = Callable[[int, int, int], contextlib.AbstractContextManager[Callable[[int], object]]]
 FolderArgument = Annotated[str, typer.Argument(help="Folder of backups, on this machine.")]
 
 
@@ -132,6 +135,18 @@ def at(world: World, node: Node, words: Sequence[str], silence_s: float = SILENC
     return BackupStream(node.name, open_stream(shell(world, node.access), command), silence_s)
 
 
+def copying(world: World, what: str) -> Progress:
+    """A line that says how much is copied, and on a terminal a bar."""
+
+    @contextlib.contextmanager
+    def begun(wanted: int, of: int, size_bytes: int) -> Iterator[Callable[[int], object]]:
+        world.note(f"{what}: {wanted} of {counted(of, 'file')}, {counted(size_bytes, 'byte')}")
+        with counting(world, f"bytes {what}", size_bytes) as advance:
+            yield advance
+
+    return begun
+
+
 def instance_words(node: Node) -> list[str]:
     """The options that say which broker of a host is meant."""
     if node.access is not None:
@@ -152,37 +167,38 @@ def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
 def carried(
     source: BackupStream,
     target: BackupStream,
-    advance: Callable[[int], object],
+    begun: Progress,
     before_end: Callable[[], object] = lambda: None,
 ) -> JsonRow:
     """Both halves to their end; what the target says that became of it. Raises CommandError.
 
-    `before_end`: what is looked at when all bytes are there and nothing counts yet; nothing does where that raises.
+    `begun`: is told how much there is to carry, and then of each piece; `before_end`: what is looked at when all bytes
+    are there and nothing counts yet; nothing does where that raises.
     """
     try:
-        return _carried(source, target, advance, before_end)
+        return _carried(source, target, begun, before_end)
     except (KeyError, TypeError, ValueError):
         whys = [(each.place, each.end()) for each in (source, target)]
         place, why = next(((place, why) for place, why in whys if why and "cut off" not in why), whys[0])
         raise CommandError(f"{place}: {why or 'the backup was cut off'}", "mqctl backup list") from None
 
 
-def _carried(
-    source: BackupStream, target: BackupStream, advance: Callable[[int], object], before_end: Callable[[], object]
-) -> JsonRow:
+def _carried(source: BackupStream, target: BackupStream, begun: Progress, before_end: Callable[[], object]) -> JsonRow:
     line = source.line()
     sizes = {each["sha256"]: each["used_bytes"] for each in json.loads(line)["files"]}
     target.write(line)
     line = target.line()
-    left = sum(sizes[each] for each in json.loads(line)["wanted"])
+    wanted = json.loads(line)["wanted"]
+    left = sum(sizes[each] for each in wanted)
     source.write(line)
-    while left:
-        chunk = source.chunk(min(left, CHUNK_BYTES))
-        if not chunk:
-            raise ValueError("it was cut off")
-        target.write(chunk)
-        left -= len(chunk)
-        advance(len(chunk))
+    with begun(len(wanted), len(sizes), left) as advance:
+        while left:
+            chunk = source.chunk(min(left, CHUNK_BYTES))
+            if not chunk:
+                raise ValueError("it was cut off")
+            target.write(chunk)
+            left -= len(chunk)
+            advance(len(chunk))
     line = source.line()
     if json.loads(line)["end"] is not True:
         raise ValueError("it has no end")

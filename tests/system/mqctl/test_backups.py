@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ def test_a_backup_goes_to_the_control_node_and_back_to_its_node_or_another(host:
     host.send(100)
     out, err = run("create", "kept", "-o", "json", code=3)
     (made,) = json.loads(out)["rows"]
+    assert re.search(r"mq1/dev-1: reads what it has on disk\ncopied from mq1/dev-1: 1 of 1 file, \d+ bytes\n", err)
     assert "mq1/dev-2: " in err
     assert "no broker answers" in err
     assert [row["messages"] for row in rows("list", "kept")] == [300, 400]

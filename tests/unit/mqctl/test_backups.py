@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 from mqctl.backups import BackupStream, carried, said
@@ -16,6 +17,10 @@ def half(program: str, silence_s: float = 60.0) -> BackupStream:
     return BackupStream("mq1", LocalStream(shlex.join([sys.executable, "-c", program]), b""), silence_s)
 
 
+def untold(wanted: int, of: int, size_bytes: int) -> AbstractContextManager[Callable[[int], object]]:
+    return nullcontext(lambda size: None)
+
+
 def test_nobody_knows_what_became_of_one_that_is_silent() -> None:
     stream = half("import time; time.sleep(60)", 0.2)
     with pytest.raises(CommandError, match=r"mq1: nothing came for 0\.2 s"):
@@ -23,7 +28,7 @@ def test_nobody_knows_what_became_of_one_that_is_silent() -> None:
     assert stream.is_lost
 
 
-@pytest.mark.parametrize("end", [said, lambda stream: carried(half(""), stream, lambda size: None)])
+@pytest.mark.parametrize("end", [said, lambda stream: carried(half(""), stream, untold)])
 def test_nor_of_one_that_was_killed(end: Callable[[BackupStream], object]) -> None:
     stream = half("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(CommandError):

@@ -14,7 +14,6 @@ from mqctl.backups import BackupFolderOptions
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
 from mqctl.output import Column, Rows
-from mqctl.progress import counting
 from mqctl.world import World
 
 COLUMNS = (
@@ -61,6 +60,8 @@ def run(world: World, options: Options) -> int:
 
 def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
     speed = ["--bytes-per-second", str(options.bytes_per_second), "--hold-minutes", str(options.hold_minutes)]
+    # Each file is read for its checksum before anything is copied.
+    world.note(f"{node.name}: reads what it has on disk")
     broker = [*speed, *backups.instance_words(node)]
     # Checksums are made in silence, for no longer than files are held; then all is read once more.
     silence_s = options.hold_minutes * 60 + backups.SILENCE_S
@@ -70,9 +71,8 @@ def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
     with (
         closing(backups.at(world, node, ["send", *broker], silence_s)) as source,
         closing(backups.here(["receive", str(world.cwd / options.folder)], silence_s)) as target,
-        counting(world, f"bytes copied from {node.name}", None) as advance,
     ):
-        return backups.carried(source, target, advance)
+        return backups.carried(source, target, backups.copying(world, f"copied from {node.name}"))
 
 
 def _shown(found: backups.JsonRow) -> backups.JsonRow:

@@ -26,7 +26,6 @@ from mqctl.nodes import Node, nodes_in
 from mqctl.operation import HeldCluster, OperationScope, Resume, holding
 from mqctl.output import Column, Rows
 from mqctl.playbook.rollout import untouched
-from mqctl.progress import counting
 from mqctl.world import World
 
 COMMAND: Final = "mqctl backup restore"
@@ -146,9 +145,9 @@ class _Restore:
         with (
             self._known(backups.at(self.world, self.node, ["take", *words])) as target,
             closing(backups.here(["give", str(self.world.cwd / self.options.folder), self.options.backup])) as source,
-            counting(self.world, f"bytes given to {self.node.name}", None) as advance,
         ):
-            return backups.carried(source, target, advance, self._before_end)
+            begun = backups.copying(self.world, f"given to {self.node.name}")
+            return backups.carried(source, target, begun, self._before_end)
 
     def _before_end(self) -> None:
         """To copy takes hours, and somebody may have given this operation up meanwhile."""
