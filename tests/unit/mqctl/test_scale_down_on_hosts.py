@@ -29,6 +29,7 @@ from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 from rich.console import Console
 
+from tests.support import ansible_forks
 from tests.support.local_hosts import LocalHosts
 
 VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
@@ -125,7 +126,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     out = io.StringIO()
     slept_s: list[float] = []
     return World(
-        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
+        ansible_forks.seen(ansible_forks.BEGAN_WITH), tmp_path, io.BytesIO(), out,
+        data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
         monotonic_s=lambda: sum(slept_s), sleep_s=lambda each: slept_s.append(each * 60),
         connector=LocalHosts(HostShell),
     )  # fmt: skip
