@@ -25,12 +25,15 @@ from tests.sim.network import ClusterNode
 NODES: Final = 3
 MESSAGES: Final = 40  # of each producer
 HEIR_TIMEOUT_MS: Final = 1_000
-AWAY_MS: Final = (500, 3_000, 8_000)
+AWAY_MS: Final = (500, 8_000)
 SHARE: Final = 0.4  # of histories with a person who names another node, with single drains, with a cordon
+FALLS_TOO_SHARE: Final = 0.5  # of those that leave
 DRAINS: Final = 3
 LEAVES_MS: Final = 600
 AGAIN_MS: Final = 300
 LOOKS_MS: Final = 250
+MUTE_MS: Final = 100
+NAMED_WITHIN_MS: Final = 3_000
 FALLS_WITHIN_MS: Final = 2_000
 
 
@@ -129,12 +132,21 @@ class FallenHeirs(LeavingClusters):
             self._leave(node, other)
 
     def _fall_when_sent(self, node: ClusterNode, heir: ClusterNode, left_ms: int) -> None:
-        """As soon as something is without an answer, or not at all where that takes too long."""
+        """As soon as something is without an answer, or not at all where that takes too long. Some of them have taken
+        it by then, and only their answers are lost; who leaves may fall with them."""
         drains = node.broker.store.remotes.drains.queues.values() if node.is_up else ()
         counts = [each.handed_over.ids.count for each in drains if each.handed_over is not None]
         if heir.is_up and any(counts):
-            self.faults.away[heir] = self.world.now_ns / 1_000_000 + self.world.rng.choice(AWAY_MS)
-            self._kill(heir)
+            rng = self.world.rng
+            self.faults.away[heir] = self.world.now_ns / 1_000_000 + rng.choice(AWAY_MS)
+            mute_ms = rng.choice((0, MUTE_MS, MUTE_MS))
+            if mute_ms:
+                self.network.cut([(heir.name, node.name)], mute_ms)
+            self.world.after(mute_ms, partial(self._kill, heir))
+            if rng.random() < FALLS_TOO_SHARE:
+                self.world.after(mute_ms + rng.random() * MUTE_MS, partial(self._kill, node))
+                third = next(each for each in self.nodes if each not in (node, heir))
+                self.world.after(AGAIN_MS + rng.random() * NAMED_WITHIN_MS, partial(self._go_on, node, third))
         elif left_ms > 0:
             self.world.after(1, partial(self._fall_when_sent, node, heir, left_ms - 1))
 
