@@ -28,6 +28,7 @@ from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 from rich.console import Console
 
+from tests.support import ansible_forks
 from tests.support.local_hosts import LocalHosts
 
 NAMES = ("mq1", "mq2", "mq3")
@@ -70,7 +71,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(operation, "QUIET_S", 0.3)
     out = io.StringIO()
     return World(
-        {}, tmp_path, io.BytesIO(), out, data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
+        ansible_forks.seen(ansible_forks.BEGAN_WITH), tmp_path, io.BytesIO(), out,
+        data_console(out, has_colour=False), Console(file=io.StringIO(), width=500),
         connector=LocalHosts(HostShell),
     )  # fmt: skip
 
