@@ -77,6 +77,10 @@ class Forwards:
 
     def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
         """The other node answered. A refusal follows as a detach."""
+        if self.consumers.get(consumer.queue) is not consumer:
+            if consumer.link.is_attached:
+                self.peer.detach(consumer.link, is_closed=False)  # it was let go meanwhile: its queue goes elsewhere
+            return
         if consumer.queue.kind.is_draining:
             if answer.target is None:
                 return  # it was not let in, and has nothing to ask for
@@ -103,7 +107,8 @@ class Forwards:
         queue, broker = consumer.queue, self.broker
         condition, description = ("", "") if error is None else (str(error.condition), error.description or "")
         LOOK.has_touched = True
-        if self.consumers.pop(queue, None) is not None:
+        if self.consumers.get(queue) is consumer:
+            del self.consumers[queue]
             self._look(queue)
         broker.store.remotes.drains.look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
