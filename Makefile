@@ -14,7 +14,7 @@ READY   = $(MAKE) --no-print-directory prerequisites-$@ setup
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: ## three hosts, one cluster, 10,000 messages, a power cut, told as it happens (KEEP=1 keeps the hosts)
+demo: ## three hosts, one cluster, 10,000 messages, a power cut, a host that leaves, told as it happens (KEEP=1 keeps the hosts)
 	@$(READY)
 	@$(BIN)/python -m demo
 

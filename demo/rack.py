@@ -52,6 +52,7 @@ class Rack(Stage):
     node = "mq2"
     power_cut_is = "The power of mq2 is cut"
     ends = ("mq1", "mq3")
+    leaver = ("mq3", "mq1")
 
     def __init__(self, narrator: Narrator, name: str) -> None:
         super().__init__(narrator)
@@ -60,7 +61,7 @@ class Rack(Stage):
 
     def clear(self) -> None:
         self.rack("destroy", hidden=True)
-        for name in ("inventory.yml", "group_vars", "dist"):
+        for name in ("inventory.yml", "group_vars", "dist", "receipts"):
             path = self.narrator.place / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 

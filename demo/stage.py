@@ -33,6 +33,8 @@ class Stage(ABC):
     power_cut_is: str
     # Two other nodes of one cluster, for a producer and a consumer; none where brokers work alone.
     ends: tuple[str, str] | None = None
+    # A node that is taken out of the cluster, and the one that gets its messages.
+    leaver: tuple[str, str] | None = None
 
     def __init__(self, narrator: Narrator) -> None:
         self.narrator = narrator

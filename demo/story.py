@@ -21,6 +21,9 @@ QUEUE_TIME_S_MAX = 20.0
 ELSEWHERE = "parcels"
 MOVED = 1_000
 CLUSTER_TIME_S_MAX = 60.0
+LEFT_TO = "tickets"
+LEFT = 5_000
+LEAVE_TIME_S_MAX = 240.0
 LINKS = 6  # of three nodes, each to both others
 
 
@@ -43,6 +46,8 @@ class Story:
             self.redistribute(*self.stage.ends)
         self.show_status()
         self.stage.again()
+        if self.stage.leaver is not None:
+            self.leave(*self.stage.leaver)
 
     def send(self) -> None:
         self.narrator.step(
@@ -133,6 +138,26 @@ class Story:
                 return
             time.sleep(1)
         raise DoesNotHold(f"The nodes are not linked to each other after {CLUSTER_TIME_S_MAX:g} s.")
+
+    def leave(self, leaver: str, heir: str) -> None:
+        """A host is taken out of the cluster, and what it holds is not lost by it."""
+        self.narrator.step(f"{leaver} is taken away with {LEFT:,} messages in it, which {heir} gets")
+        self.stage.mqctl("send", LEFT_TO, "ticket {n}", "--count", str(LEFT), "--host", leaver)
+        self.stage.mqctl("scale-down", leaver, "--to", heir, "--yes", "--write", time_s_max=LEAVE_TIME_S_MAX)
+        receipts = sorted((self.narrator.place / "receipts").glob("*.txt"))
+        if len(receipts) != 1:
+            raise DoesNotHold(f"`mqctl scale-down` wrote {len(receipts)} receipts.")
+        self.narrator.say("Its receipt, which balances, or the broker would not have been stopped:")
+        for line in receipts[0].read_text().splitlines():
+            self.narrator.say(f"  {line}")
+        said = self.stage.mqctl("receive", LEFT_TO, "--host", heir, "--timeout", "2", quiet=True)
+        ledger = Ledger(LEFT, "ticket ")
+        numbers = ledger.take(said.out.splitlines())
+        self.demand(ledger.faults(LEFT))
+        if numbers != sorted(numbers):
+            raise DoesNotHold(f"They arrived at {heir} in another order than they were sent in.")
+        self.narrator.say(f"{len(numbers):,} were received at {heir}, each once and in their order.")
+        self.stage.mqctl("status")
 
     def show_status(self) -> None:
         self.narrator.step("The state of every node")
