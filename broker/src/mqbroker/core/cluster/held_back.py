@@ -73,14 +73,17 @@ class Held:
         LOOK.has_touched = True
         self.queue.add(segment)
 
-    def take_all(self) -> None:
-        """What is in the queue by now."""
-        backlog = self.of.backlog
+    def take_out(self, room: int) -> int:
+        """What is in the queue by now, so many messages at most; how many these were."""
+        backlog, before = self.of.backlog, room
         for first, end in self.ids:
-            for segment in list(backlog.of_ids(first, end)):
+            for segment in list(backlog.of_ids(first, end)) if room > 0 else ():
                 skip = max(first - segment.first_id, 0)
-                count = min(end - segment.first_id, segment.n) - skip
-                self.take_over(self.of.take_at(segment.rank + skip, count))
+                count = min(end - segment.first_id - skip, segment.n - skip, room)
+                if count > 0:
+                    self.take_over(self.of.take_at(segment.rank + skip, count))
+                    room -= count
+        return before - room
 
     @property
     def has_any(self) -> bool:
@@ -143,8 +146,15 @@ class HeldBack:
         LOOK.has_touched = True
         self.by_name.setdefault(queue.kind.name, []).append(held)
         queue.apart.append(ids)
-        held.take_all()
+        held.take_out(queue.backlog.count)
         return held
+
+    def take_out(self, queue: Queue) -> None:
+        """What has come into a queue since, from the disk or as its time came, is apart as far as there is room."""
+        for held in self.of(queue):
+            if held.take_out(PAGED_MAX - held.message_count):
+                self._store.changed(held.queue)
+                self._store.changed(queue)
 
     def apart_count(self, queue: Queue) -> int:
         """How many messages of a queue wait apart."""
@@ -173,6 +183,7 @@ class HeldBack:
                 return 0, 0
             else:
                 held.take_over(segment.part(segment.start, end - first))
+                self._store.changed(held.queue)  # its link may have nothing else to do
                 return end - first, 0
         return 0, fresh
 

@@ -101,15 +101,15 @@ class ForwardConsumer(LinkConsumer):
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Send them, behind the number of the first where the other node cannot count on."""
-        if self.is_refused:
-            self.peer.broker.store.remotes.reroute(queue, segment)
-            return segment.n
         held = self.peer.broker.store.remotes.scale_down.held
         if held.by_name and queue.part_of is None:
             aside, fresh = held.aside(queue, segment)
             if not fresh:
                 return aside
             segment = segment.part(segment.start, fresh)
+        if self.is_refused:
+            self.peer.broker.store.remotes.reroute(queue, segment)
+            return segment.n
         if self.competing:
             turn = min(segment.n, turn_rank(self.competing) - segment.rank)
             if turn <= 0:
@@ -140,10 +140,16 @@ class ForwardConsumer(LinkConsumer):
         self.peer.broker.store.dirty[self.queue] = None
 
     def _find_old(self) -> None:
+        """But for what waits for another node, which may have it: that is apart, or stays where it is."""
+        held, is_whole = self.peer.broker.store.remotes.scale_down.held, self.queue.part_of is None
         LOOK.has_touched = True
+        if is_whole:
+            held.take_out(self.queue)
         for segment in self.queue.backlog if self.handed_over.is_anything_old else ():
             if count := self.handed_over.awaited_count(segment.first_id, segment.n):
                 self._again.add(segment.first_id, segment.first_id + count)
+        if is_whole:
+            self._again = held.fresh(self.queue, self._again)
 
     def _send(self, queue: Queue, segment: Segment) -> int:
         if self._is_too_large(segment):

@@ -214,6 +214,7 @@ class ScalingDown:
         record = self.record
         for held in record.held:
             handed_over = held.queue.handed_over
+            record.held.take_out(held.of)
             is_under_way = handed_over is not None and handed_over.ids.count
             is_asked = record.is_ending or not record.has_to_ask(held.queue)
             if held.has_any or is_under_way or not is_asked:
