@@ -22,3 +22,9 @@ def test_every_module_says_that_its_license_is_another() -> None:
 def test_what_is_not_used_has_a_name_that_is_allowed(path: Path) -> None:
     names = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Name)]
     assert [node.lineno for node in names if node.id == "_"] == []
+
+
+@pytest.mark.parametrize("path", sorted(PLUGINS.rglob("*.py")), ids=lambda path: str(path.relative_to(PLUGINS)))
+def test_nothing_is_printed(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
+    assert [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id == "print"] == []

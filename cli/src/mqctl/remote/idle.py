@@ -17,6 +17,7 @@ import json
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Collection
 
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=0.0)
     parser.add_argument("--quiet", type=float, default=0.0)
     args = parser.parse_args()
-    print(json.dumps({"is_idle": is_idle(args.wait, quiet_s=args.quiet)}))
+    sys.stdout.write(json.dumps({"is_idle": is_idle(args.wait, quiet_s=args.quiet)}) + "\n")
 
 
 if __name__ == "__main__":
