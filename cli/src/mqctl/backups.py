@@ -37,7 +37,7 @@ HERE: Final = "the control node"
 
 JsonRow = dict[str, Any]
 # Files to carry, of how many, and their bytes -> what is told of the bytes of each piece.
-Progress = Callable[[int, int, int], contextlib.AbstractContextManager[Callable[[int], object]]]
+CopyProgress = Callable[[int, int, int], contextlib.AbstractContextManager[Callable[[int], object]]]
 FolderArgument = Annotated[str, typer.Argument(help="Folder of backups, on this machine.")]
 
 
@@ -135,7 +135,7 @@ def at(world: World, node: Node, words: Sequence[str], silence_s: float = SILENC
     return BackupStream(node.name, open_stream(shell(world, node.access), command), silence_s)
 
 
-def copying(world: World, what: str) -> Progress:
+def copying(world: World, what: str) -> CopyProgress:
     """A line that says how much is copied, and on a terminal a bar."""
 
     @contextlib.contextmanager
@@ -167,7 +167,7 @@ def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
 def carried(
     source: BackupStream,
     target: BackupStream,
-    begun: Progress,
+    begun: CopyProgress,
     before_end: Callable[[], object] = lambda: None,
 ) -> JsonRow:
     """Both halves to their end; what the target says that became of it. Raises CommandError.
@@ -183,7 +183,9 @@ def carried(
         raise CommandError(f"{place}: {why or 'the backup was cut off'}", "mqctl backup list") from None
 
 
-def _carried(source: BackupStream, target: BackupStream, begun: Progress, before_end: Callable[[], object]) -> JsonRow:
+def _carried(
+    source: BackupStream, target: BackupStream, begun: CopyProgress, before_end: Callable[[], object]
+) -> JsonRow:
     line = source.line()
     sizes = {each["sha256"]: each["used_bytes"] for each in json.loads(line)["files"]}
     target.write(line)

@@ -57,9 +57,13 @@ start) echo active >"$place/unit";;
 esac
 """
 MQBROKER = f"""#!{sys.executable}
-import json, sys
+import json, os, sys
 from pathlib import Path
 place = Path(__file__).resolve().parents[1]
+def keep(said):  # whole, as another instance may read it just then
+    new = place / f"said.{{os.getpid()}}"
+    new.write_text(json.dumps(said))
+    new.replace(place / "said.json")
 said = json.loads((place / "said.json").read_text())
 instance = sys.argv[sys.argv.index("--instance") + 1]
 if sys.argv[1] == "journal":
@@ -81,10 +85,10 @@ else:
         print(json.dumps({{"id": row["id"], "result": said[row["op"]]}}), flush=True)
         if row["op"] == "scale-down" and "then" in said and not row["args"].get("dry_run"):
             said["scale-down-show"] = said["then"]
-            (place / "said.json").write_text(json.dumps(said))
+            keep(said)
         if row["op"] in ("scale-down-cancel", "cordon", "uncordon"):
             said["scale-down-show"] = said[row["op"]]
-            (place / "said.json").write_text(json.dumps(said))
+            keep(said)
 """
 
 
