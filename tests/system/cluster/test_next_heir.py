@@ -21,10 +21,10 @@ pytestmark = pytest.mark.system
 
 
 class Heirs(Balanced):
-    """A second without any progress, and the next one is the heir."""
+    """Ten seconds without any progress, and the next one is the heir: one that is up settles something in each."""
 
     def options(self, number: int) -> dict[str, Any]:
-        return {**super().options(number), "scale-down": {"heir-timeout": 1_000}}
+        return {**super().options(number), "scale-down": {"heir-timeout": 10_000}}
 
 
 def unanswered_at(source: BrokerProcess) -> int:

@@ -1,8 +1,8 @@
 """Whether the heir of a node that leaves still takes what it gets, and which node does so in its place.
 
-It is passed over when something waits that it cannot have yet, and nothing has gone for `[scale-down] heir-timeout`:
-that it is away, full, paused or refuses looks the same from here. It is passed over at once where somebody had it
-forgotten. Source: docs/adr/0027-scale-down.md.
+It is passed over when something that it cannot have yet has waited for `[scale-down] heir-timeout`, and nothing has
+gone meanwhile: that it is away, full, paused or refuses looks the same from here. It is passed over at once where
+somebody had it forgotten. Source: docs/adr/0027-scale-down.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NextHeir:
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker: Final = broker
         self._went = -1  # so much has gone, or otherwise left,
-        self._since_ns = 0  # since then
+        self._since_ns = 0  # since then, or since something waits that could go
 
     def begin(self) -> None:
         """The heir is another one."""
@@ -62,22 +62,24 @@ class NextHeir:
         """Who is to be the heir from now on; None: it stays the same, since it takes what it gets, or nobody else
         does."""
         broker, record = self._broker, self._broker.store.remotes.scale_down
-        went = self._went_count
+        went, is_given_up = self._went_count, self._is_given_up
+        is_asked = broker.scaling_down.is_moving or is_given_up
+        is_owed = is_asked and any(self._is_owed(queue, is_given_up) for queue in broker.store.queues.values())
         LOOK.has_touched = True
-        if went != self._went:
+        if went != self._went or not is_owed:
             self._went, self._since_ns = went, now_ns
         if record.is_at_stop:
             return None  # that has a way of its own (leaving_at_stop.py)
         bound_ms = broker.options.scale_down.heir_timeout
         is_late = bound_ms >= 0 and now_ns - self._since_ns >= bound_ms * NS_PER_MS
-        if not (is_late or self._is_given_up) or not any(map(self._is_owed, broker.store.queues.values())):
+        if not is_owed or not (is_late or is_given_up):
             return None
         tried = {record.target, *(node_id for _, node_id in record.past)}
         found = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
         return found if isinstance(found, HeirCandidate) else None
 
     def idle_ns(self, now_ns: int) -> int:
-        """For how long nothing has gone or otherwise left."""
+        """For how long nothing has gone or otherwise left, while something waited that could."""
         return now_ns - self._since_ns if self._went >= 0 else 0
 
     @property
@@ -94,12 +96,12 @@ class NextHeir:
         record = self._broker.store.remotes.scale_down
         return any(tally.now.target == record.target and tally.now.is_given_up for tally in record.tallies.values())
 
-    def _is_owed(self, queue: Queue) -> bool:
+    def _is_owed(self, queue: Queue, is_given_up: bool) -> bool:
         """Whether something waits in it that could go to anybody: what the heir may have cannot."""
         kind, handed_over = queue.kind, queue.handed_over
         waiting = queue.backlog.count + queue.paged_count
         if kind.is_internal or not waiting or not kind.is_draining or handed_over is None:
-            return not kind.is_internal and not kind.is_draining and self._is_given_up and waiting > 0
+            return not kind.is_internal and not kind.is_draining and is_given_up and waiting > 0
         record = self._broker.store.remotes.scale_down
         if (kind.connection, kind.forwards_to) != (record.connection, record.target) or kind.drain_ends:
             return False
