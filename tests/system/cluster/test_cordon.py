@@ -35,6 +35,7 @@ def test_a_client_goes_elsewhere_and_what_is_kept_outlives_a_kill(make_broker: M
     source.kill()
     source.start()
     linked(target, "mq0")
+    linked(source, "mq1")  # by its name, which is told together with where clients reach it
     assert (shown(source)["state"], shown(source)["left"]) == ("cordoned", COUNT + 1)
     assert source.admin("status")["state"] == "cordoned"
     with sync.connect(uri_of(source)) as c:  # is sent on

@@ -259,12 +259,12 @@ def shake_hands(context: ssl.SSLContext, plain: socket.socket) -> None:
 def test_a_peer_is_not_ended_for_the_time_that_we_stood_still(run: Runner, authority: Authority) -> None:
     async def scenario() -> None:
         core = ScriptedCore()
-        async with bench(core, **tls(authority, tls_handshake_timeout_ms=300)) as made:
+        async with bench(core, **tls(authority, tls_handshake_timeout_ms=2_000)) as made:
             with socket.create_connection(("127.0.0.1", made.listener.port)) as plain:
                 await until(lambda: len(made.connections) == 1)
                 shaken = asyncio.ensure_future(asyncio.to_thread(shake_hands, authority.client(), plain))
                 await asyncio.sleep(0)
-                time.sleep(0.5)  # whatever the peer has sent by now lies unread
+                time.sleep(4)  # whatever the peer has sent by now lies unread
                 await asyncio.wait_for(shaken, PATIENCE_S)
             await until(lambda: core.of(BytesReceived))
             assert "tls-handshake-failed" not in made.log_text.getvalue()
