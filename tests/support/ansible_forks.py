@@ -125,6 +125,9 @@ def serve(listener: socket.socket, life: int) -> dict[str, object]:
             continue
         channel, _ = listener.accept()
         said, files, _, _ = socket.recv_fds(channel, QUESTION_BYTES_MAX, STANDARD)
+        if not said:  # who was to ask was killed before it did
+            channel.close()
+            continue
         question = json.loads(said)
         has_settings = os.path.lexists(os.path.join(question["cwd"], SETTINGS_FILE))
         if has_settings or seen(question["environment"]) != began_with:

@@ -22,7 +22,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.client import sync
 
 from tests.support.broker_process import COMMAND, BrokerFailed, BrokerProcess
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.system
 
@@ -214,9 +214,8 @@ def test_both_halves_on_two_machines(node: BrokerProcess, tmp_path: Path) -> Non
 
 def test_a_source_that_is_killed_leaves_no_backup_and_nothing_held(node: BrokerProcess, tmp_path: Path) -> None:
     send(node, 3000)
-    piped = Piped(node, tmp_path / "kept", "--bytes-per-second", "2000000")
-    while not list((tmp_path / "kept" / "files").glob("*")):
-        time.sleep(0.02)
+    piped = Piped(node, tmp_path / "kept", "--bytes-per-second", "300000")
+    wait_until(lambda: list((tmp_path / "kept" / "files").glob("*")), "something is copied")
     piped.source.kill()
     piped.codes()
     assert b"was cut off" in piped.complaints()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.patience import PATIENCE_S
-from tests.support.processor import loop_ns
+from tests.support.processor import DELAYED, loop_ns, schedstat
 
 MOST_NS = 60_000_000  # it took 150 ms, and takes 2
+STARVED_NS = 50_000_000  # of half a second
 
 
 def used_ticks(broker: BrokerProcess) -> int:
@@ -18,13 +19,21 @@ def used_ticks(broker: BrokerProcess) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def delayed_ns(broker: BrokerProcess) -> int:
+    """How long its threads could have gone on and had no processor."""
+    tasks = Path(f"/proc/{broker.pid}/task").iterdir()
+    return sum(schedstat(task, DELAYED) for task in tasks)
+
+
 def wait_until_idle(broker: BrokerProcess) -> None:
-    """Nothing is left to do of the start."""
+    """Nothing is left to do of the start: for a while it took no processor, and did not wait for one either."""
     deadline_s = time.monotonic() + PATIENCE_S
-    before = -1
-    while (now := used_ticks(broker)) > before + 1 and time.monotonic() < deadline_s:
-        before = now
+    while True:
+        used, delayed = used_ticks(broker), delayed_ns(broker)
         time.sleep(0.5)
+        if used_ticks(broker) <= used + 1 and delayed_ns(broker) - delayed < STARVED_NS:
+            return
+        assert time.monotonic() < deadline_s, f"it is not idle after {PATIENCE_S:g} s"
 
 
 def test_the_first_selector_takes_no_longer_than_others(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.support import forks  # noqa: F401, its end is that of what is forked
 from tests.support.ansible_forks import PROGRAMS, put_before
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def _ansible_is_imported() -> Iterator[None]:
     put_back = put_before(ansible_cli, PROGRAMS.folder())
     yield
