@@ -42,6 +42,8 @@ from typing import IO, Any
 from tests.support import ansible_forks
 
 ROOT = Path(__file__).resolve().parents[2]
+# What the broker leaves to a fork of its own, to a thread while it is idle, and to who asks first.
+LATE = ("mqbroker.config.clustering", "mqbroker.config.load", "mqbroker.io.exposition")
 QUESTION_BYTES_MAX = 200_000
 CLONE_NEWNET = 0x40000000  # of linux/sched.h
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -281,9 +283,7 @@ def enter(network: str) -> None:
 def imported(program: str) -> ModuleType:
     """The module with the `main` of the program, once all is imported that it may need."""
     if program == "mqbroker":
-        # Also what the broker leaves to a fork of its own, to a thread while it is idle, and to who asks first.
-        late = ("mqbroker.config.clustering", "mqbroker.config.load", "mqbroker.io.exposition")
-        for name in ("uvloop", "mqbroker.app.commands.run", *late):
+        for name in ("uvloop", "mqbroker.app.commands.run", *LATE):
             importlib.import_module(name)
         importlib.import_module("mqbroker.core.selector.grammar").prepare()
         return importlib.import_module("mqbroker.app.main")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Sequence
 from typing import Any
 
 import mqbroker.client as mq
@@ -10,13 +12,27 @@ from mqbroker.client import sync
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import WAIT_S, Make, linked
-from tests.system.cluster.test_drains import COUNT, Balanced, count_at, fill, read, uri_of, wait_until
+from tests.system.cluster.test_drains import COUNT, QUEUE, Balanced, count_at, fill, read, uri_of, wait_until
 
 pytestmark = pytest.mark.system
 
 
 def shown(broker: BrokerProcess) -> Any:
     return broker.admin("scale-down-show")
+
+
+def half_way(source: BrokerProcess, target: BrokerProcess, queue: str) -> None:
+    """The source stands still, and some of the queue is at the target."""
+    wait_until("some is there", lambda: count_at(target, queue) > 0)
+    source.signal(signal.SIGSTOP)
+    assert 0 < count_at(target, queue) < COUNT
+
+
+def starts_again(brokers: Sequence[BrokerProcess], dies: int) -> None:
+    """One of them, after it was killed; the source goes on."""
+    brokers[dies].kill()
+    brokers[0].signal(signal.SIGCONT)
+    brokers[dies].start()
 
 
 @pytest.mark.parametrize("dies", [0, 1])
@@ -29,9 +45,8 @@ def test_the_receipt_balances_though_a_broker_is_killed(make_broker: Make, dies:
     with sync.connect(uri_of(source)) as c:
         c.sender("bills").send_many([mq.Message(f"{number}", durable=True) for number in range(100)])
     source.admin("scale-down", node="mq1")
-    wait_until("a quarter is there", lambda: count_at(target) > COUNT // 4)
-    brokers[dies].kill()
-    brokers[dies].start()
+    half_way(source, target, QUEUE)
+    starts_again(brokers, dies)
     wait_until("all is there", lambda: shown(source)["state"] == "moved")
     said = shown(source)
     assert (said["left"], said["connections"], count_at(target)) == (0, 0, COUNT)
@@ -65,11 +80,9 @@ def test_a_subscriber_goes_on_at_the_heir_though_a_broker_is_killed(make_broker:
     with sync.connect(uri_of(source)) as c:
         c.sender("news", topic=True).send_many([mq.Message(f"{n}", durable=True) for n in range(COUNT)])
     source.admin("scale-down", node="mq1")
-    wait_until("a quarter is there", lambda: count_at(target, "reader.daily") > COUNT // 4)
-    why = why_not_yet(target)
-    assert "not here yet" in why if why else count_at(target, "reader.daily") == COUNT
-    brokers[dies].kill()
-    brokers[dies].start()
+    half_way(source, target, "reader.daily")
+    assert "not here yet" in why_not_yet(target)
+    starts_again(brokers, dies)
     wait_until("all is there", lambda: shown(source)["state"] == "moved")
     assert shown(source)["receipt"]["balances"], shown(source)["receipt"]["difference"]
     found: list[str] = []
@@ -95,9 +108,8 @@ def test_queues_of_other_kinds_move_what_they_keep_though_a_broker_is_killed(mak
         for name in kinds:
             c.sender(name).send_many([mq.Message(f"{number}", durable=True) for number in range(COUNT)])
     source.admin("scale-down", node="mq1")
-    wait_until("a quarter is there", lambda: count_at(target, "read by all") > COUNT // 4)
-    brokers[dies].kill()
-    brokers[dies].start()
+    half_way(source, target, "read by all")
+    starts_again(brokers, dies)
     wait_until("all is there", lambda: shown(source)["state"] == "moved")
     assert shown(source)["receipt"]["balances"], shown(source)["receipt"]["difference"]
     assert {name: (count_at(source, name), count_at(target, name)) for name in kinds} == {

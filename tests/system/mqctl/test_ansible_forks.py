@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from mqctl.ansible_cli import PLAIN
 
 from tests.support.ansible_forks import BEGAN_WITH, NAME, PROGRAMS
-from tests.support.ansible_question import OWN
+from tests.support.ansible_question import OWN, SOCKET
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.system
@@ -49,6 +50,13 @@ def test_a_code_that_is_not_0_is_its_code(tmp_path: Path) -> None:
     (tmp_path / "inventory.yml").write_text(SAID["an inventory"][0])
     forked, executed = (run(name, tmp_path, "--no-such-option") for name in (NAME, OWN))
     assert forked[0] == executed[0] != 0
+
+
+def test_who_is_killed_before_it_asks_takes_the_answers_from_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "inventory.yml").write_text(SAID["an inventory"][0])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
+        channel.connect(os.path.join(PROGRAMS.folder(), SOCKET))
+    assert run(NAME, tmp_path, "--list") == run(OWN, tmp_path, "--list")
 
 
 def test_settings_that_it_did_not_begin_with_are_taken_by_ansibles_own(tmp_path: Path) -> None:

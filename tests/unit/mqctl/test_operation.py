@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from rich.console import Console
 
 from tests.support import ansible_forks
 from tests.support.local_hosts import LocalHosts
+from tests.support.patience import PATIENCE_S
 
 NAMES = ("mq1", "mq2", "mq3")
 WHAT = "mqctl rollout"
@@ -402,13 +404,21 @@ def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str
     assert found == {"terminal": False, "pipe": True}
 
 
-def test_a_task_that_ends_is_waited_for() -> None:
+def test_a_task_that_ends_is_waited_for(tmp_path: Path) -> None:
     task = [sys.executable, "-c", "print(flush=True); input()  # BECOME-SUCCESS-x"]
     with subprocess.Popen(task, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         child.stdout.readline()  # before it runs, the system may not show its arguments
-        assert idle.has_task()
-        child.communicate()
+        (tmp_path / str(child.pid)).symlink_to(f"/proc/{child.pid}")
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(idle.is_idle, PATIENCE_S, str(tmp_path))
+            try:
+                assert idle.has_task(str(tmp_path))
+                with pytest.raises(TimeoutError):
+                    waiting.result(3 * idle.LOOK_S)
+            finally:
+                child.communicate()
+            assert waiting.result(PATIENCE_S)
 
 
 def test_between_two_tasks_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
