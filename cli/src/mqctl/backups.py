@@ -34,6 +34,10 @@ LINE_BYTES_MAX: Final = 256 << 20
 SILENCE_S: Final = 6 * 3600.0
 KILLED: Final = 128
 HERE: Final = "the control node"
+END: Final = b'{"end": true}\n'
+READY: Final = b'{"ready": true}\n'
+RESULT: Final = b'{"result": true}\n'
+UNCHANGED: Final = "; nothing was changed"  # the last words of a restore that left all as it was (mqbroker backup)
 
 JsonRow = dict[str, Any]
 # Files to carry, of how many, and their bytes -> what is told of the bytes of each piece.
@@ -59,6 +63,7 @@ class BackupStream:
         self._silence_s = silence_s
         self.is_lost = False  # nobody knows how it ended, or whether
         self.is_done = False  # it has ended, and all is well
+        self.is_unchanged = False  # it has failed, and says that it has changed nothing
         self._stream = stream
         self._buffer = bytearray()
         stream.settimeout(silence_s)
@@ -80,9 +85,12 @@ class BackupStream:
         return self._take(min(size_max, len(self._buffer)))
 
     def write(self, data: bytes) -> None:
-        """What it reads. Where it reads no more, it says why at its end."""
+        """What it reads. Where it has ended, it says why at its end. Raises CommandError where it reads no more."""
         try:
             self._stream.sendall(data)
+        except TimeoutError:
+            self.is_lost = True
+            raise CommandError(f"{self.place}: it took nothing for {self._silence_s:g} s", "mqctl status") from None
         except (OSError, EOFError):
             return
 
@@ -99,6 +107,7 @@ class BackupStream:
         if self.is_done:
             return ""
         why = self._stream.complaint().removeprefix("mqbroker: ")
+        self.is_unchanged = not self.is_lost and why.endswith(UNCHANGED)
         return "the connection broke, or the command was killed" if self.is_lost else why
 
     def close(self) -> None:
@@ -158,7 +167,10 @@ def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
     """The one line of JSON that a command prints, also where it says so of something that is bad."""
     line = stream.line()
     found = _document(line)
-    why = stream.end()
+    try:
+        why = stream.end()
+    except CommandError as error:
+        why = error.what
     if (why and not (may_fail and found)) or not found:
         raise CommandError(f"{stream.place}: {why or 'mqbroker backup said nothing'}", "mqctl backup list")
     return found
@@ -169,18 +181,28 @@ def carried(
     target: BackupStream,
     begun: CopyProgress,
     before_end: Callable[[], object] = lambda: None,
+    note: Callable[[str], object] = lambda said: None,
 ) -> JsonRow:
     """Both halves to their end; what the target says that became of it. Raises CommandError.
 
     `begun`: is told how much there is to carry, and then of each piece; `before_end`: what is looked at when all bytes
-    are there and nothing counts yet; nothing does where that raises.
+    are there and nothing counts yet; nothing does where that raises; `note`: is told of an end that went wrong when
+    the target had said what became of it, which that does not change.
     """
     try:
-        return _carried(source, target, begun, before_end)
+        result = _carried(source, target, begun, before_end)
     except (KeyError, TypeError, ValueError):
         whys = [(each.place, each.end()) for each in (source, target)]
         place, why = next(((place, why) for place, why in whys if why and "cut off" not in why), whys[0])
         raise CommandError(f"{place}: {why or 'the backup was cut off'}", "mqctl backup list") from None
+    try:
+        source.write(RESULT)
+        if why := source.end():
+            note(f"{source.place}: {why}")
+        target.end()
+    except CommandError as error:
+        note(error.what)
+    return result
 
 
 def _carried(
@@ -205,13 +227,9 @@ def _carried(
     if json.loads(line)["end"] is not True:
         raise ValueError("it has no end")
     before_end()
-    target.write(line)
+    target.write(END)
     line = target.line()
     result: JsonRow = json.loads(line)["result"]
-    source.write(line)
-    if why := source.end():
-        raise CommandError(f"{source.place}: {why}", "mqctl backup list")
-    target.end()
     return result
 
 

@@ -295,13 +295,11 @@ def _take(world: World, host: Host, note: Mapping[str, Any], instead_of: str) ->
 
 def require_kept(world: World, own: HeldCluster, host: str) -> None:
     """This operation still has the host, before something there counts that has taken long. Raises CommandError."""
-    for one in own.hosts:
-        if one.name != host:
-            continue
-        found = ask_host(world, one, "operation.py", "look")["found"]
-        if found is None or not noting.is_own(found, own.note):
-            why = noting.sentence(found) if found else f"operation {own.note['number']} is not noted any more"
-            raise CommandError(f"{host}: {why}; nothing more is done there", SHOW)
+    one = next((one for one in own.hosts if one.name == host), None)
+    found = None if one is None else ask_host(world, one, "operation.py", "look")["found"]
+    if found is None or not noting.is_own(found, own.note):
+        why = noting.sentence(found) if found else f"operation {own.note['number']} is not noted there"
+        raise CommandError(f"{host}: {why}; nothing more is done there", SHOW)
 
 
 def end(world: World, own: HeldCluster) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from mqbroker.app.backup.restoring import (
     receipt_rows,
 )
 from mqbroker.app.backup.transfer import copy
+from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.core.cluster import cordon, scale_down
@@ -295,6 +298,88 @@ def test_a_receipt_names_each_difference() -> None:
     after = (queue("a", "a", 2, "2:3:5"), queue("b", "b", 1, "1:2:4"), queue("d", "d", 1, "1:1:1"))
     rows = list(receipt_rows(before, after))
     assert [(row["queue"], row["balances"]) for row in rows] == [("a", True), ("b", False), ("c", False), ("d", False)]
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """`mqbroker backup restore`: its exit code, and what it says."""
+    code = main(["backup", "restore", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def options_file(node: Path, tmp_path: Path) -> Path:
+    """The options of a node of a cluster."""
+    file = tmp_path / "etc" / "broker.toml"
+    file.parent.mkdir()
+    file.write_text(f"""
+node = {{ name = "mq1", data-directory = "{node}" }}
+[[broadcast-groups]]
+name = "all"
+group-address = "231.7.7.7"
+group-port = 9876
+connector-ref = "own"
+[[connectors]]
+name = "own"
+host = "192.0.2.1"
+port = 5672
+""")
+    return file
+
+
+def test_the_receipt_names_what_no_backup_has(
+    kept: KeptBackup, node: Path, tmp_path: Path, options_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(tmp_path / "kept"), "mq1-1", "--config", str(options_file), "--json"]
+    (node / "cluster-secret").write_text("x" * 32)
+    assert json.loads(command(capsys, *words)[1])["notes"] == []
+    shutil.rmtree(node)
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert f"{node}: is not there: make it for the broker's own user (install -d -o mq -g mq -m 0700 {node})" in err
+    node.mkdir()
+    notes = json.loads(command(capsys, *words, "--keep-node-id")[1])["notes"]
+    assert [note.partition(";")[0] for note in notes] == [
+        f"there is no {node}/cluster-secret: the broker does not start without it",
+        f"there is no {node}/users.json: nobody can log in with a password",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for others")
+def test_root_gives_nothing_to_itself_that_a_broker_with_another_user_is_to_read(
+    kept: KeptBackup, node: Path, tmp_path: Path, options_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.chown(options_file.parent, 0, NOBODY)
+    words = [str(tmp_path / "kept"), "mq1-1", "--config", str(options_file)]
+    before = sorted(node.rglob("*"))
+    code, _, err = command(capsys, *words)
+    assert code == 1
+    assert f"{node}: belongs to root, and the broker with the options in {options_file.parent} runs as another" in err
+    assert sorted(node.rglob("*")) == before
+    os.chown(node, NOBODY, NOBODY)
+    assert command(capsys, *words)[0] == 0
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_file_that_changes_while_all_is_copied_is_in_the_way(
+    kept: KeptBackup, node: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, is_same: bool,
+) -> None:  # fmt: skip
+    """Somebody gives up the operation that this one is."""
+    note, before, take = tmp_path / "note", node_id(node), RestoredDirectory.take
+    note.write_text("1")
+
+    def took(target: RestoredDirectory, file: CopiedFile, content: Iterable[bytes]) -> None:
+        take(target, file, content)
+        note.write_text("1" if is_same else "2")
+
+    monkeypatch.setattr(RestoredDirectory, "take", took)
+    words = (str(tmp_path / "kept"), "mq1-1", "--data-directory", str(node), "--while-same", str(note))
+    code, _, err = command(capsys, *words)
+    assert code == (0 if is_same else 1)
+    assert (f"{note}: has changed since the restore began; nothing was changed\n" in err) is not is_same
+    assert (node / "restored.json").exists() is is_same
+    assert node_id(node) == before
 
 
 def said_of_the_node(name: str) -> Callable[[Journal], object]:

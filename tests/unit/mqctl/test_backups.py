@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -34,6 +35,27 @@ def test_nor_of_one_that_was_killed(end: Callable[[BackupStream], object]) -> No
     with pytest.raises(CommandError):
         end(stream)
     assert stream.is_lost
+
+
+def test_one_that_takes_nothing_more_is_given_up_after_one_silence() -> None:
+    """Each piece would else be waited for."""
+    stream = half("import time; time.sleep(60)", 0.2)
+    with pytest.raises(CommandError, match=r"mq1: it took nothing for 0\.2 s"):
+        stream.write(b" " * (16 << 20))
+    assert stream.is_lost
+
+
+def test_ctrl_c_at_the_terminal_is_for_mqctl_alone() -> None:
+    assert half("import os; print(os.getpgrp(), flush=True)").line() != b"%d\n" % os.getpgrp()
+
+
+def test_how_the_source_ends_changes_nothing_of_what_the_target_has_said() -> None:
+    manifest = "import sys; print('{\"files\": []}', flush=True); input(); print('{\"end\": true}', flush=True); "
+    source = half(manifest + "sys.exit('mqbroker: the broker went away')")
+    target = half('input(); print(\'{"wanted": []}\', flush=True); input(); print(\'{"result": {"a": 1}}\')')
+    noted: list[str] = []
+    assert carried(source, target, untold, note=noted.append) == {"a": 1}
+    assert noted == ["mq1: the broker went away"]
 
 
 def test_one_that_says_why_it_failed_is_known() -> None:

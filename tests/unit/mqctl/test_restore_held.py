@@ -16,6 +16,7 @@ import pytest
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.transfer import copy
 from mqbroker.io import identity
+from mqbroker.io.data_lock import DataLock
 from mqctl import operation
 from mqctl.commands import backup_restore
 from mqctl.errors import CommandError
@@ -23,6 +24,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.remote import operation as noting
 from mqctl.ssh.local import LocalStream
+from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 
 from tests.support.local_hosts import LocalHosts
@@ -59,6 +61,32 @@ import os, signal, sys
 sys.stdin.readline()
 print('{{"wanted": []}}', flush=True)
 sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+# A program that does something else at one place.
+DIFFERS = "sys.exit(main(words))"
+END_OF_DISK = """
+from mqbroker.io import placing
+replace = placing.replace
+def full(file, content):
+    if file.name == {name!r}:
+        raise OSError(28, "No space left on device", str(file))
+    replace(file, content)
+placing.replace = full
+sys.exit(main(words))
+"""
+DAMAGED = """
+from mqbroker.app.backup import reading
+from mqbroker.base.errors import ConfigFault
+def contents_of(found):
+    raise ConfigFault("journal", "cannot be read any more")
+reading.contents_of = contents_of
+sys.exit(main(words))
+"""
+KILLED_BEHIND_RESULT = """
+import os, signal
+main(words)
+sys.stdout.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 END = b'"end"'
@@ -155,6 +183,70 @@ class MeanwhileShell(HostShell):
         return stream
 
 
+class CopyingShell(HostShell):
+    """Something happens while a restore on the host copies, before its first word is read."""
+
+    happens: Callable[[], object] = staticmethod(lambda: None)
+
+    def open_plain(self, command: str, prefix: bytes) -> LocalStream:
+        stream = super().open_plain(command, prefix)
+        receive, is_first = stream.recv, iter([True])
+
+        def recv(size: int) -> bytes:
+            if next(is_first, False):
+                self.happens()
+            return receive(size)
+
+        stream.recv = recv
+        return stream
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def test_one_on_the_host_that_was_given_up_while_it_copies_changes_nothing(
+    world: World, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files()
+    given_up = lambda: operation.give_up(world, CLUSTER.hosts, operation.look(world, CLUSTER.hosts)[0])  # noqa: E731
+    monkeypatch.setattr(CopyingShell, "happens", staticmethod(given_up))
+    world.connector = LocalHosts(CopyingShell)
+    with pytest.raises(CommandError, match=r"mq1: operation 2 \(mqctl operation release, .*; nothing more is done"):
+        restore(world, folder=str(kept), on_hosts=True)
+    assert {name: held for name, held in files().items() if not name.startswith("restoring/")} == before
+    assert noted() == {(2, False)}
+
+
+def test_ctrl_c_while_it_copies_on_the_host_changes_nothing(
+    world: World, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files()
+    monkeypatch.setattr(CopyingShell, "happens", staticmethod(interrupted))
+    world.connector = LocalHosts(CopyingShell)
+    with pytest.raises(KeyboardInterrupt):
+        restore(world, folder=str(kept), on_hosts=True)
+    assert "interrupted: mq1: nothing was changed" in said(world)
+    assert {name: held for name, held in files().items() if not name.startswith("restoring/")} == before
+    assert noted() == {(1, False)}
+
+
+def test_a_host_that_cannot_be_asked_is_not_restored(world: World) -> None:
+    """It would be the one host that is not held."""
+
+    class Away(HostShell):
+        def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+            if self.name == "mq1":
+                raise CommandError("mq1: no answer within 30 s")
+            return super().run_plain(command, stdin, timeout_s)
+
+    before = files()
+    world.connector = LocalHosts(Away)
+    with pytest.raises(CommandError, match="mq1: no answer within 30 s; nothing was changed on any host"):
+        restore(world)
+    assert (files(), noted()) == (before, {(0, False)})
+
+
 @pytest.mark.parametrize(
     ("marker", "why"),
     [
@@ -222,6 +314,55 @@ def test_where_nobody_knows_what_became_of_it_the_cluster_stays_held(
     program("mq1", MQBROKER)
     assert restore(world, resume=True) == Exit.DONE
     assert noted() == {(2, False)}
+
+
+def test_what_goes_on_with_one_that_may_be_half_done_gives_nothing_back_without_a_receipt(world: World) -> None:
+    """The first one may have been cut off among its moves, or still be at work."""
+    program("mq1", KILLED)
+    with pytest.raises(CommandError, match="whether it is restored is not known"):
+        restore(world)
+    program("mq1", MQBROKER)
+    stays = "the cluster stays held, mqctl backup restore kept .* --resume does it again"
+    with pytest.raises(CommandError, match=f"there is no such backup.*; {stays}"):
+        restore(world, resume=True, backup="mq1-x")
+    assert noted() == {(2, True)}
+    works = DataLock(data("mq1"))
+    with pytest.raises(CommandError, match=f"uses this data directory.*; {stays}"):
+        restore(world, resume=True)
+    works.release()
+    assert noted() == {(3, True)}
+    assert restore(world, resume=True) == Exit.DONE
+    assert noted() == {(4, False)}
+
+
+@pytest.mark.parametrize("name", ["identity.json", "restored.json"])
+def test_one_that_is_cut_off_among_its_moves_stays_held_and_is_done_again(world: World, name: str) -> None:
+    program("mq1", MQBROKER.replace(DIFFERS, END_OF_DISK.format(name=name)))
+    why = f"{name}: cannot be written: No space left on device; the restore is not finished, .*; the cluster stays held"
+    with pytest.raises(CommandError, match=why):
+        restore(world)
+    assert noted() == {(1, True)}
+    assert "restore-unfinished.json" in files(), "no broker starts"
+    program("mq1", MQBROKER)
+    assert restore(world, resume=True) == Exit.DONE
+    assert noted() == {(2, False)}
+    assert "restore-unfinished.json" not in files()
+
+
+def test_one_that_fails_before_its_moves_says_so_and_holds_nothing(world: World) -> None:
+    program("mq1", MQBROKER.replace(DIFFERS, DAMAGED))
+    before = files()
+    with pytest.raises(CommandError, match=r"journal: cannot be read any more; nothing was changed$"):
+        restore(world)
+    assert (files(), noted()) == (before, {(1, False)})
+
+
+@pytest.mark.parametrize("on_hosts", [False, True])
+def test_a_receipt_that_was_heard_counts_whatever_comes_after(world: World, kept: Path, *, on_hosts: bool) -> None:
+    program("mq1", MQBROKER.replace(DIFFERS, KILLED_BEHIND_RESULT))
+    assert restore(world, folder=str(kept), on_hosts=on_hosts) == Exit.DONE
+    assert [row["balances"] for row in rows(world)] == [True]
+    assert noted() == {(1, False)}
 
 
 def test_one_that_is_refused_holds_nothing(world: World) -> None:

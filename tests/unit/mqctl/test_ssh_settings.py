@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqctl.errors import UsageError
-from mqctl.ssh.settings import hop_of, jump_arguments, parse
+from mqctl.ssh.settings import KEEPALIVE_S, hop_of, jump_arguments, parse
 
 PLAIN = """\
 host mq1
@@ -35,6 +35,11 @@ def test_a_plain_host() -> None:
     assert hop.methods == ("publickey", "keyboard-interactive")
     assert hop.algorithms == (("ciphers", ("aes128-ctr", "aes256-ctr")),)
     assert jump_arguments(hop, ["mq1"]) is None
+
+
+def test_a_host_that_falls_silent_is_noticed_without_a_setting() -> None:
+    """ssh says 0 where nobody said anything. Who waits for hours for an answer sends nothing himself."""
+    assert hop_of("mq1", parse(PLAIN.replace("interval 7", "interval 0"))).keepalive_s == KEEPALIVE_S
 
 
 def test_the_alias_of_a_host_key_has_no_port() -> None:

@@ -72,7 +72,7 @@ def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
         closing(backups.at(world, node, ["send", *broker], silence_s)) as source,
         closing(backups.here(["receive", str(world.cwd / options.folder)], silence_s)) as target,
     ):
-        return backups.carried(source, target, backups.copying(world, f"copied from {node.name}"))
+        return backups.carried(source, target, backups.copying(world, f"copied from {node.name}"), note=world.note)
 
 
 def _shown(found: backups.JsonRow) -> backups.JsonRow:

@@ -84,11 +84,11 @@ def run(world: World, options: Options) -> int:
     with untouched(world):
         cluster = checked(world, options)
         node = only(nodes_in(cluster), options.host)
-        scope = _scope(world, options, cluster, node)
+        scope, was_held = _scope(world, options, cluster, node)
         _ask(world, options, node)
     command = _command(options, node)
     with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
-        receipt = _Restore(world, options, node, own).receipt()
+        receipt = _Restore(world, options, node, own, was_held=was_held).receipt()
     return _written(world, options, node, receipt)
 
 
@@ -97,14 +97,21 @@ def _command(options: Options, node: Node) -> str:
     return f"{COMMAND} {shlex.join(words)} --host {node.name}"
 
 
-def _scope(world: World, options: Options, cluster: InventoryCluster, node: Node) -> OperationScope:
-    """What is changed, and in whose place: any restore to this node, as each of them leaves it whole. Raises
-    CommandError where somebody else holds the cluster."""
-    found, _ = operation.look(world, cluster.hosts)
-    notes = (str(note["what"]) for note in found.values() if note)
-    before = [what for what in notes if what.startswith(f"{COMMAND} ") and what.endswith(f" --host {node.name}")]
+def _scope(world: World, options: Options, cluster: InventoryCluster, node: Node) -> tuple[OperationScope, bool]:
+    """What is changed, and in whose place: any restore to this node, as each of them leaves it whole; and whether one
+    holds the cluster. Raises CommandError where somebody else does, or the node's host cannot be asked."""
+    found, faults = operation.look(world, cluster.hosts)
+    if node.host in faults:
+        raise CommandError(f"{faults[node.host]}; nothing was changed on any host", "mqctl status")
+    notes = [note for note in found.values() if note and _is_of(str(note["what"]), node)]
+    before = [str(note["what"]) for note in notes]
     operation.require_none_but(found, before if options.resume else ())
-    return OperationScope({node.host}, operation.numbers_of(found), instead_of=before)
+    scope = OperationScope({node.host}, operation.numbers_of(found), instead_of=before)
+    return scope, any(note["is_held"] for note in notes)
+
+
+def _is_of(what: str, node: Node) -> bool:
+    return what.startswith(f"{COMMAND} ") and what.endswith(f" --host {node.name}")
 
 
 def _ask(world: World, options: Options, node: Node) -> None:
@@ -125,35 +132,56 @@ def _written(world: World, options: Options, node: Node, receipt: backups.JsonRo
 
 @dataclass(slots=True)
 class _Restore:
-    """One restore. `own`: the operation that it is, None for a broker of this machine; `may_count`: the node may have
-    all of it, so that only its own word says whether it is restored."""
+    """One restore. `own`: the operation that it is, None for a broker of this machine; `was_held`: it goes on with one
+    that may have left the node half restored, so only a receipt gives the cluster back; `may_count`: the node may have
+    been changed."""
 
     world: World
     options: Options
     node: Node
     own: HeldCluster | None = None
+    was_held: bool = False
     may_count: bool = False
 
     def receipt(self) -> backups.JsonRow:
         """What became of it. Raises CommandError."""
-        words = [*backups.instance_words(self.node), "--json", *self.options.is_as_another]
-        if self.options.on_hosts:
-            self.may_count = True
-            words = ["restore", self.options.folder, self.options.backup, *words]
-            with self._known(backups.at(self.world, self.node, words)) as target:
-                return backups.said(target, may_fail=True)
+        self._hold(is_held=self.was_held)
+        found = self._on_host() if self.options.on_hosts else self._from_here()
+        self._hold(is_held=False)
+        return found
+
+    def _on_host(self) -> backups.JsonRow:
+        words = ["restore", self.options.folder, self.options.backup, "--wait-for-word", *self._words]
+        with self._known(backups.at(self.world, self.node, words)) as target:
+            if target.line() != backups.READY:
+                raise CommandError(f"{target.place}: {target.end() or 'it said nothing'}", "mqctl backup list")
+            self._before_end()
+            target.write(backups.END)
+            return backups.said(target, may_fail=True)
+
+    def _from_here(self) -> backups.JsonRow:
         with (
-            self._known(backups.at(self.world, self.node, ["take", *words])) as target,
+            self._known(backups.at(self.world, self.node, ["take", *self._words])) as target,
             closing(backups.here(["give", str(self.world.cwd / self.options.folder), self.options.backup])) as source,
         ):
             begun = backups.copying(self.world, f"given to {self.node.name}")
-            return backups.carried(source, target, begun, self._before_end)
+            return backups.carried(source, target, begun, self._before_end, self.world.note)
+
+    @property
+    def _words(self) -> list[str]:
+        return [*backups.instance_words(self.node), "--json", *self.options.is_as_another]
 
     def _before_end(self) -> None:
         """To copy takes hours, and somebody may have given this operation up meanwhile."""
         if self.own is not None:
             operation.require_kept(self.world, self.own, self.node.host)
         self.may_count = True
+        self._hold(is_held=True)
+
+    def _hold(self, *, is_held: bool) -> None:
+        """Whether the cluster stays held where this ends here."""
+        if self.own is not None:
+            self.own.stays = is_held
 
     @contextlib.contextmanager
     def _known(self, target: BackupStream) -> Iterator[BackupStream]:
@@ -161,16 +189,19 @@ class _Restore:
         try:
             yield target
         except CommandError as error:
-            if self._is_unknown(target):
-                raise CommandError(f"{error.what}; {self._unknown}", "mqctl status") from None
-            raise
+            self._look(target)
+            raise CommandError(f"{error.what}{self._left(target)}", "mqctl status") from None
         except KeyboardInterrupt:
             self._interrupted(target)
             raise
         finally:
-            if self.own is not None and self._is_unknown(target):
-                self.own.stays = True
             target.close()
+
+    def _look(self, target: BackupStream) -> None:
+        """The node's own word that it was not changed takes back that it may have been."""
+        if target.is_unchanged:
+            self.may_count = False
+            self._hold(is_held=self.was_held)
 
     def _interrupted(self, target: BackupStream) -> None:
         """What has all of it goes on to its end; another Ctrl-C waits for that no longer."""
@@ -178,15 +209,20 @@ class _Restore:
         if self.may_count:
             self.world.note(f"interrupted: waiting for what {self.node.name} does; Ctrl-C again waits no longer")
             with contextlib.suppress(CommandError, KeyboardInterrupt):
-                why = target.end() or "it is restored, and restored.json in its data directory is the receipt"
-        if self._is_unknown(target):
-            why = self._unknown
+                why = target.end()
+            self._look(target)
+        if target.is_done:
+            self._hold(is_held=False)
+            why = "it is restored, and restored.json in its data directory is the receipt"
+        else:
+            why += self._left(target)
         self.world.note(f"interrupted: {self.node.name}: {why}")
 
-    def _is_unknown(self, target: BackupStream) -> bool:
-        return self.may_count and target.is_lost
-
-    @property
-    def _unknown(self) -> str:
-        again = "" if self.own is None else f"; the cluster stays held, {self.own.note['what']} --resume does it again"
-        return f"whether it is restored is not known: restored.json in its data directory names the last{again}"
+    def _left(self, target: BackupStream) -> str:
+        """What is to be known of one that has no receipt."""
+        said = ""
+        if self.may_count and target.is_lost:
+            said = "; whether it is restored is not known: restored.json in its data directory names the last"
+        if self.own is not None and self.own.stays:
+            said += f"; the cluster stays held, {self.own.note['what']} --resume does it again"
+        return said

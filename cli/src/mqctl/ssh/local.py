@@ -15,15 +15,20 @@ from mqctl.ssh.variables import Become
 
 
 class LocalStream:
-    """A child process whose standard input and output are one end of a socket pair."""
+    """A child process whose standard input and output are one end of a socket pair.
+
+    It is in a process group of its own: as on any other host, Ctrl-C is for mqctl alone, which lets it come to its end.
+    The terminal stays its own, by which sudo knows who has given a password.
+    """
 
     def __init__(self, command: str, prefix: bytes) -> None:
         self._socket, theirs = socket.socketpair()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the stream
         with theirs:
             self._child = subprocess.Popen(
-                ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors
-            )
+                ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors,
+                process_group=0,
+            )  # fmt: skip
         self.settimeout = self._socket.settimeout
         self.sendall = self._socket.sendall
         self.recv = self._socket.recv

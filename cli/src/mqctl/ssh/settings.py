@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from mqctl.errors import UsageError
 
 SshSettings = Mapping[str, list[str]]
+# As the roles have Ansible do it: TCP notices for hours nothing of a host that falls silent while it is waited for.
+KEEPALIVE_S = 15
 NONE = {"none", "no", "false", ""}
 # Option -> values that ask for nothing. Any other value is one that paramiko cannot honour.
 REFUSED: dict[str, set[str]] = {
@@ -115,7 +117,7 @@ def hop_of(name: str, settings: SshSettings) -> Hop:
         proxy_jump=_unless_none(_one(settings, "proxyjump")),
         bind_address=_unless_none(_one(settings, "bindaddress")),
         address_family=_one(settings, "addressfamily") or "any",
-        keepalive_s=int(_one(settings, "serveraliveinterval") or 0),
+        keepalive_s=int(_one(settings, "serveraliveinterval") or 0) or KEEPALIVE_S,
         is_compressed=_one(settings, "compression") == "yes",
         algorithms=tuple(
             (theirs, tuple(_one(settings, ours).split(","))) for ours, theirs in ALGORITHMS.items() if ours in settings

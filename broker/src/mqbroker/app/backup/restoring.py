@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,11 @@ ASIDE_MAX: Final = 1000
 # Far beyond what a node starts, or takes in, between a backup and its restore; and far from what can be counted.
 BOOT_JUMP: Final = 1 << 16
 ID_JUMP: Final = 1 << 40
+# Who asked for the restore from elsewhere lets go of the node by these words alone (mqctl's backups.py).
+UNCHANGED: Final = "nothing was changed"
+UNFINISHED: Final = (
+    "the restore is not finished, and no broker starts before it is done again or what it put aside is moved back"
+)
 
 
 class KeptBackup:
@@ -101,10 +106,19 @@ class RestoreReceipt:
 
 class RestoredDirectory:
     """The target of a restore; the data directory is locked by whoever makes this. Methods raise ConfigFault or
-    StorageFault."""
+    StorageFault.
+
+    `needed`: files that no backup has, and what is to be done where one is not there.
+    """
 
     def __init__(
-        self, directory: Path, options: JournalOptions, *, keeps_node_id: bool, as_another: bool = False
+        self,
+        directory: Path,
+        options: JournalOptions,
+        *,
+        keeps_node_id: bool,
+        as_another: bool = False,
+        needed: Mapping[Path, str] | None = None,
     ) -> None:
         self._directory = directory
         # Whatever the options say of damage and of syncs: what is restored is whole, and on disk.
@@ -112,6 +126,13 @@ class RestoredDirectory:
         self._keeps_node_id = keeps_node_id
         self._as_another = as_another
         self._place = directory / RESTORING
+        self._needed = needed or {}
+        self._has_moved = False
+
+    @property
+    def left(self) -> str:
+        """What a restore that failed leaves."""
+        return UNFINISHED if self._has_moved or self._is_cut_off() else UNCHANGED
 
     def close(self) -> None:
         """Leave nothing of what is not in its place."""
@@ -165,15 +186,22 @@ class RestoredDirectory:
                 boot, next_id = self._import(manifest, owner, nothing)
             after = reading.contents_of(self._look(self._place, owner))
             aside = self._swap(owner, manifest.id)
+            receipt = RestoreReceipt(
+                manifest.id, manifest.made, datetime.now(UTC).isoformat(timespec="seconds"), manifest.node_id,
+                owner.node_id, None if aside is None else str(aside), boot, next_id, tuple(receipt_rows(before, after)),
+                notes + self._lacking(),
+            )  # fmt: skip
+            # The next restore counts on from it, so it is there before a broker can start.
+            placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
+            (self._directory / identity.RESTORE_MARKER).unlink()
+            placing.sync_directory(self._directory)
         except OSError as error:
             raise ConfigFault(str(error.filename or self._place), f"cannot be written: {error.strerror}") from None
-        receipt = RestoreReceipt(
-            manifest.id, manifest.made, datetime.now(UTC).isoformat(timespec="seconds"), manifest.node_id,
-            owner.node_id, None if aside is None else str(aside), boot, next_id, tuple(receipt_rows(before, after)),
-            notes,
-        )  # fmt: skip
-        placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
         return receipt
+
+    def _lacking(self) -> tuple[str, ...]:
+        """What no backup has and a broker may need."""
+        return tuple(f"there is no {file}: {why}" for file, why in self._needed.items() if not file.exists())
 
     def _check_meant(self, manifest: BackupManifest) -> None:
         """Another node's backup is asked for by name. Raises ConfigFault."""
@@ -282,13 +310,14 @@ class RestoredDirectory:
 
     def _swap(self, owner: NodeIdentity, backup_id: str) -> Path | None:
         """Put aside what is there, and the new in its place. The identity goes first and comes last: no broker starts
-        without it, so none starts with a part of one and a part of the other. A marker is there all the time, so nobody
+        without it, so none starts with a part of one and a part of the other. A marker is there from now on, so nobody
         makes a new identity beside what is cut off, and starts with nothing."""
         directory = self._directory
         there = [name for name in (identity.FILE_NAME, JOURNAL_NAME, DIRECTORY) if (directory / name).exists()]
         aside = self._new_aside() if there else None
         marker = directory / identity.RESTORE_MARKER
         said = {"backup": backup_id, "node_id": owner.node_id, "aside": None if aside is None else str(aside)}
+        self._has_moved = True
         placing.replace(marker, json.dumps(said).encode() + b"\n")
         if aside is not None:
             for name in there:
@@ -299,8 +328,6 @@ class RestoredDirectory:
             if (self._place / name).exists():
                 put(self._place / name, directory / name)
         identity.write(directory, owner)
-        marker.unlink()
-        placing.sync_directory(directory)
         return aside
 
     def _new_aside(self) -> Path:

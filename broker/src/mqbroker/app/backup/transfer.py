@@ -11,7 +11,7 @@ Whatever ends before its last line is nothing. Methods raise ConfigFault.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -49,14 +49,20 @@ class BackupTarget(Protocol):
         """All is there."""
 
 
-def copy(source: BackupSource, target: BackupTarget) -> tuple[Any, int]:
-    """Both are on this machine: what became of it, and how many bytes were copied."""
+def copy(
+    source: BackupSource, target: BackupTarget, before_end: Callable[[], object] = lambda: None
+) -> tuple[Any, int]:
+    """Both are on this machine: what became of it, and how many bytes were copied.
+
+    `before_end`: what is looked at when all is there and nothing counts yet; nothing does where that raises.
+    """
     manifest = source.manifest()
     copied = 0
     for file in target.wanted(manifest):
         target.take(file, source.content(file))
         copied += file.used_bytes
     source.end()
+    before_end()
     return target.finish(manifest), copied
 
 
@@ -95,6 +101,15 @@ def receive(target: BackupTarget, come: BinaryIO, out: BinaryIO) -> tuple[Any, i
         if _line(come).get("end") is not True:
             raise ConfigFault(WHERE, "was cut off")
     return target.finish(manifest), copied
+
+
+def wait_for_word(come: BinaryIO, out: BinaryIO) -> None:
+    """Say that all is there, and go on when the other end says that it is to count."""
+    with _broken():
+        out.write(b'{"ready": true}\n')
+        out.flush()
+        if _line(come).get("end") is not True:
+            raise ConfigFault(WHERE, "was cut off")
 
 
 def _content(come: BinaryIO, file: CopiedFile) -> Iterator[bytes]:

@@ -2,7 +2,8 @@
 
 `create` copies what a running broker has into a folder of this machine, `restore` gives it back to one that does not
 run. `send` and `receive`, `give` and `take` are their halves where the folder is on another machine
-(app/backup/transfer.py). What is in a folder is looked at and pruned where it is.
+(app/backup/transfer.py). What is in a folder is looked at and pruned where it is. A restore that fails says last
+whether anything was changed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +24,20 @@ from mqbroker.app.backup.manifest import BackupManifest
 from mqbroker.app.backup.restoring import KeptBackup, RestoredDirectory
 from mqbroker.app.backup.running import RunningNode, Throttle
 from mqbroker.app.commands.identity import unused
-from mqbroker.base.errors import MqError
+from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.base.text import safe_json
 from mqbroker.config.options import defaults
+from mqbroker.io import cluster_secret, identity
 
 HOLD_MINUTES: Final = 60
 HOLD_MINUTES_MAX: Final = 7 * 24 * 60
 MS_PER_MINUTE: Final = 60_000
+GONE: Final = (
+    "is not there: make it for the broker's own user (install -d -o mq -g mq -m 0700 {0}), and where it was lost "
+    "restore with --keep-node-id, since nothing in there says which node it is"
+)
+NO_SECRET: Final = "the broker does not start without it; mqctl rollout, or mqbroker secret set, puts it there"
+NO_USERS: Final = "nobody can log in with a password; mqctl rollout, or mqbroker users, puts it there"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,6 +67,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verify.add_argument("ids", nargs="*", metavar="ID", help="which backups (else all)")
     for action in (restore, give):
         action.add_argument("id", metavar="ID", help="which backup")
+    ends = restore.add_mutually_exclusive_group()
+    ends.add_argument(
+        "--wait-for-word", action="store_true",
+        help='print {"ready": true} when all is copied, and go on by {"end": true} on standard input (implies --json)',
+    )  # fmt: skip
+    ends.add_argument(
+        "--while-same", type=Path, metavar="FILE", help="fail if this file is another one when all is copied"
+    )
     for action in (restore, take):
         action.add_argument("--data-directory", type=Path, metavar="PATH", help="directory (else as the options say)")
         whose = action.add_mutually_exclusive_group()
@@ -174,9 +191,10 @@ def _prune(args: argparse.Namespace) -> int:
 def _restore(args: argparse.Namespace) -> int:
     folder = BackupFolder(args.folder)
     kept = KeptBackup(folder, folder.get(args.id))
+    may_end = _word(args)
     with _restored(args) as target:
-        receipt, _ = transfer.copy(kept, target)
-    if args.json:
+        receipt, _ = transfer.copy(kept, target, may_end)
+    if args.json or args.wait_for_word:
         print(safe_json(json.dumps(receipt.document())))
         return exits.DONE if receipt.balances else exits.FAILED
     for row in receipt.queues:
@@ -201,19 +219,64 @@ def _take(args: argparse.Namespace) -> int:
     return exits.DONE if receipt.balances else exits.FAILED
 
 
+def _word(args: argparse.Namespace) -> Callable[[], object]:
+    """What is asked before a restore counts."""
+    if args.wait_for_word:
+        return lambda: transfer.wait_for_word(sys.stdin.buffer, sys.stdout.buffer)
+    file: Path | None = args.while_same
+    if file is None:
+        return lambda: None
+    before = _content(file)
+
+    def check() -> None:
+        if _content(file) != before:
+            raise ConfigFault(str(file), "has changed since the restore began")
+
+    return check
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigFault(str(file), f"cannot be read: {error.strerror}") from None
+
+
 @contextlib.contextmanager
 def _restored(args: argparse.Namespace) -> Iterator[RestoredDirectory]:
     options = defaults().journal
     directory: Path | None = args.data_directory
+    needed: dict[Path, str] = {}
     if directory is None:
         whole = source.options_of(args)
         options, directory = whole.journal, Path(whole.node.data_directory)
+        if cluster_secret.is_needed(whole):
+            needed[Path(whole.node.cluster_secret_file)] = NO_SECRET
+        if not (directory / identity.FILE_NAME).exists():  # a node that was there may have had no users
+            needed[Path(whole.node.users_file)] = NO_USERS
+        _check_owner(directory, source.path_of(args).parent)
+    if not directory.exists():
+        raise ConfigFault(str(directory), GONE.format(directory))
     with unused(directory):
-        target = RestoredDirectory(directory, options, keeps_node_id=args.keep_node_id, as_another=args.as_another_node)
+        target = RestoredDirectory(
+            directory, options, keeps_node_id=args.keep_node_id, as_another=args.as_another_node, needed=needed
+        )
         try:
             yield target
+        except MqError as fault:
+            fault.args = (f"{fault}; {target.left}",)  # of whatever kind it is, which is its exit code
+            raise
         finally:
             target.close()
+
+
+def _check_owner(directory: Path, options: Path) -> None:
+    """Root gives what it restores to the owner of the directory, who has to be the broker's own user. Raises
+    ConfigFault."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.geteuid() == 0 == directory.stat().st_uid and options.stat().st_gid != 0:
+            why = f"belongs to root, and the broker with the options in {options} runs as another user"
+            raise ConfigFault(str(directory), f"{why}: chown -R mq:mq {directory}")
 
 
 @contextlib.contextmanager
