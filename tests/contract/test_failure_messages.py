@@ -127,6 +127,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "a: failed, not moved: it is full; the brokers go on",
     ),
     "The folder of backups is named": ({}, "mq_backup_folder has to name a folder of the hosts, from the root on; no"),
+    "As many stay as can be meant": ({"mq_backup_keep": 0}, "mq_backup_keep is 0, and has to be a whole number from 1"),
     "The host and its backup are named": ({}, "mq_restore_backup the id of a backup, and mq_backup_folder the folder"),
     "One instance is meant": (
         {"__mq_names": ["a", "b"]}, "and mq_restore_instance one of its instances (a, b); nothing was changed on any",
@@ -306,6 +307,14 @@ def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
     result = subprocess.run(command, cwd=ROOT, env={**os.environ, **known}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("name", "task"), [("backup", "Copy them"), ("restore", "Restore")])
+def test_what_may_still_be_at_work_is_not_given_a_second_time(name: str, task: str) -> None:
+    """Where a connection breaks, Ansible gives a command once more as often as this says."""
+    (found,) = [one for one in tasks_of(load(ROOT / f"playbooks/{name}.yml")) if one.get("name") == task]
+    assert load(ROOT / "playbooks/vars/roles.yml")["ansible_ssh_retries"] > 0
+    assert found["vars"]["ansible_ssh_retries"] == 0
 
 
 def test_batches_are_restarted_as_they_were_judged() -> None:

@@ -6,6 +6,7 @@ what it is told to.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -26,7 +27,9 @@ PROGRAM = f"""#!{sys.executable}
 import sys
 sys.path[:0] = {sys.path!r}
 from mqbroker.app.main import main
-words = sys.argv[1:]
+words = [{{notes!r}} if word == {noting.PLACE!r} else word for word in sys.argv[1:]]
+if "away" in words:
+    sys.exit("mqbroker: no broker answers")
 if "--instance" in words:
     at = words.index("--instance")
     words[at : at + 2] = ["--config", "{{config}}"]
@@ -45,7 +48,10 @@ class Room(Site):
         self.kept = folder / "kept"
         self.notes = folder / "lib"
         self.notes.mkdir()
-        self.program("mqbroker", PROGRAM.format(config=self.broker.config_file))
+        self.program(
+            "mqbroker",
+            PROGRAM.format(config=str(self.broker.config_file), notes=str(self.notes / Path(noting.PLACE).name)),
+        )
         self.systemd_says(RUNS)
 
     def program(self, name: str, text: str) -> Path:
@@ -63,8 +69,8 @@ class Room(Site):
         assert self.broker.admin("send", address="orders", messages=messages) == {"accepted": count}
 
     def run(self, playbook: str, *more: str, code: int = 0, **variables: Any) -> str:
-        given = {"mq_backup_folder": self.kept, "__mq_program": self.folder / "bin" / "mqbroker", **variables}
-        words = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
+        given = {"mq_backup_folder": str(self.kept), "__mq_program": str(self.folder / "bin" / "mqbroker"), **variables}
+        words = ("-e", json.dumps(given))
         done: subprocess.CompletedProcess[str] = self.play(
             f"mqops.cluster.{playbook}", {"mq1": {"line_lib": str(self.notes)}}, *words, *more
         )
@@ -90,19 +96,24 @@ def test_a_broker_is_copied_and_gets_its_backup_again(room: Room) -> None:
     room.send(30)
     assert ": 30 messages, " in room.run("backup")
     room.send(20)
-    (made,) = re.findall(r"([\w-]+): 50 messages, \d+ bytes, of which \d+ were", room.run("backup", mq_backup_keep=1))
-    assert [path.stem for path in (room.kept / "backups").iterdir()] == [made], "the one before it went"
+    instances = [{"name": "away"}, {"name": "default"}]
+    told = room.run("backup", code=2, mq_backup_keep=1, __mq_instances=instances)
+    (made,) = re.findall(r"([\w-]+): 50 messages, \d+ bytes, of which \d+ were", told)
+    assert "no broker answers" in told
+    assert [path.stem for path in (room.kept / "backups").iterdir()] == [made], "the one before it went all the same"
     room.send(5)
     words = {"mq_restore": "mq1", "mq_restore_instance": "default", "mq_restore_backup": made}
     assert f"the broker runs: {RUNS}; stop it first, systemctl stop mqbroker@default" in room.run(
         "restore", code=2, **words
     )
     assert room.note == (0, False, ""), "a copy is no operation, and what is refused before has begun none"
-    room.broker.stop()
     room.systemd_says("mqbroker@default.service loaded inactive dead x")
+    assert "there is no such backup" in room.run("restore", code=2, **{**words, "mq_restore_backup": "mq1-x"})
+    assert room.note == (0, False, ""), "nor has a backup that is not there"
+    assert "uses this data directory" in room.run("restore", code=2, **words)
+    room.broker.stop()
     room.run("restore", "--check", **words)
     assert list(room.broker.data_directory.glob("before-restore-*")) == []
-    assert "there is no such backup" in room.run("restore", code=2, **{**words, "mq_restore_backup": "mq1-x"})
     assert room.note == (1, True, "a restore of mq1/default"), "what fails on the way stays held"
     assert "put aside: " in room.run("restore", mq_resume="true", **words)
     assert room.note == (2, False, "a restore of mq1/default")
@@ -113,9 +124,14 @@ def test_a_broker_is_copied_and_gets_its_backup_again(room: Room) -> None:
 def test_what_is_not_said_is_asked_for_before_any_host_is_looked_at(site: Site) -> None:
     for playbook, words, why in (
         ("backup", (), "mq_backup_folder has to name a folder of the hosts"),
+        ("backup", ("-e", "mq_backup_folder=/kept mq_backup_keep=0"), "mq_backup_keep is 0, and has to be a"),
         ("restore", ("-e", "mq_restore=mq1"), "mq_restore_backup the id of a backup"),
-    ):
-        done = site.play(f"mqops.cluster.{playbook}", {"mq1": {}}, *words)
+        (
+            "restore", ("-e", "mq_restore=mq2 mq_restore_backup=a mq_backup_folder=/kept", "--limit", "mq1"),
+            "mq_restore has to name a host of a cluster that this run is for",
+        ),
+    ):  # fmt: skip
+        done = site.play(f"mqops.cluster.{playbook}", {"mq1": {}, "mq2": {}}, *words)
         assert done.returncode != 0
         assert why in " ".join(done.stdout.split()), done.stdout
     assert site.reached == set()
