@@ -199,6 +199,10 @@ def test_a_rollback_that_was_cut_off_after_its_last_host_is_over(
     begun(world, cluster, rollback.COMMAND)
     with pytest.raises(CommandError, match=f"begun with release {GOAL}, and this is {OLD}"):
         rollback.run(world, rollback.Options(yes=True, resume=True, leave=OLD))
+    before = notes(world)
+    assert rollback.run(world, rollback.Options(check=True, resume=True)) == Exit.DONE
+    assert f"no host has release {GOAL} any more: only the hosts are to be given back" in told(world)
+    assert notes(world) == before
     with pytest.raises(CommandError, match="nodes of main do not run"):  # these folders have none
         rollback.run(world, rollback.Options(yes=True, resume=True))
     assert f"no host has release {GOAL} any more" in told(world)

@@ -11,6 +11,7 @@ from mqctl.commands import rollback
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
+from mqctl.operation import OperationScope
 from mqctl.plan import short_hash
 from mqctl.way_back import changes_of
 from mqctl.world import World
@@ -103,3 +104,12 @@ def test_a_check_ends_before_the_question_and_is_refused_as_the_rollback_is(
     (folder / "mq3").rename(folder / "gone")
     assert rollback.run(world, rollback.Options(leave=GOAL, check=True, force=True, instead=True)) == Exit.DEGRADED
     assert noted(world) == dict.fromkeys(NAMES[:2], (1, True))
+
+
+def test_a_check_of_one_that_goes_on_takes_nothing_over(world: World, cluster: InventoryCluster, folder: Path) -> None:
+    for name in NAMES:
+        has_options(folder, name, NOW, THEN)
+    scope = OperationScope(goal=GOAL)
+    operation.begin(world, cluster, rollback.COMMAND, scope=scope)
+    assert rollback.run(world, rollback.Options(check=True, resume=True, force=True)) == Exit.DONE
+    assert noted(world) == dict.fromkeys(NAMES, (1, True))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -87,6 +87,8 @@ def run(world: World, options: Options) -> int:
         if options.resume:
             require_goal(COMMAND, operation.goal_of(notes, COMMAND), left)
         if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(found, left):
+            if options.check:
+                return check_end(world, notes, left, is_whole=not faults)
             return finish(world, cluster, hosts, left)
         due = due_of(world, options, hosts, found, left)
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
@@ -120,6 +122,13 @@ def require_same(due: Sequence[Host], having: Collection[str]) -> None:
             f"{', '.join(sorted(others))}: has come to another release since the question; nothing was changed",
             "the same command again",
         )
+
+
+def check_end(world: World, notes: Mapping[str, dict[str, Any] | None], left: str, *, is_whole: bool) -> Exit:
+    """What `finish` would do, and nothing of it. Raises CommandError where it would be refused."""
+    operation.require_none_but(notes, {COMMAND})
+    world.note(f"no host has release {left} any more: only the hosts are to be given back")
+    return Exit.DONE if is_whole else Exit.DEGRADED
 
 
 def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> int:
