@@ -4,8 +4,8 @@
 
 Says whether that came about within `--wait` seconds, as one JSON document. Where a run goes on elsewhere there is
 nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so.
-Who asks may be a task itself, and counts for nothing, nor does what it was started by. Standard library of Python 3.9
-only.
+Who asks may be a task itself, and counts for nothing, nor does what it was started by. Nor do the clients by which a
+control node reaches hosts: what they have done here has processes of its own here. Standard library of Python 3.9 only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from collections.abc import Collection
 TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_")
 # Python that reads a module, or that somebody has at a terminal.
 READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
+# Their arguments are what is to be done on the other side.
+CLIENTS = (b"ssh", b"sshpass", b"scp", b"sftp")
 LOOK_S = 0.2
 
 
@@ -56,6 +58,8 @@ def _is_task(process: str) -> bool:
     try:
         with open(f"{process}/cmdline", "rb") as file:
             words = file.read()
+        if words.partition(b"\0")[0].rpartition(b"/")[2] in CLIENTS:
+            return False
         return bool(TASK.search(words) or (READER.search(words) and not _is_at_terminal(process)))
     except OSError:
         return False

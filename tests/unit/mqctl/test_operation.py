@@ -374,6 +374,16 @@ def test_what_ansible_does_on_a_host_is_seen(tmp_path: Path, line: bytes) -> Non
     assert not idle.is_idle(0.01, str(tmp_path / "mq2/proc"))
 
 
+@pytest.mark.parametrize("program", ["ssh", "/usr/bin/ssh", "sshpass", "scp", "/usr/bin/sftp"])
+def test_what_is_done_on_another_host_is_none_of_this_one(tmp_path: Path, program: str) -> None:
+    """On a control node that is a host itself: the clients by which Ansible reaches others, and this host, too."""
+    task = b"mq2\0/bin/sh -c 'sudo -n /bin/sh -c '\"'\"'echo BECOME-SUCCESS-x ; python3 /r/AnsiballZ_ping.py'\"'\"''\0"
+    made(tmp_path, "mq1", program.encode() + b"\0-C\0" + task)
+    assert not idle.has_task(str(tmp_path / "mq1/proc"))
+    made(tmp_path, "mq2", b"/usr/bin/sshd-session\0-C\0" + task)
+    assert idle.has_task(str(tmp_path / "mq2/proc"))
+
+
 def test_who_asks_may_be_a_task_himself(tmp_path: Path) -> None:
     made(tmp_path, "mq1", TASKS[0], b"python3\0/root/AnsiballZ_host_idle.py\0")
     proc = tmp_path / "mq1/proc"
