@@ -26,15 +26,18 @@ class Heirs:
     """Node a leaves, to b at first; c and d stay. Some 60 messages may be without an answer."""
 
     def __init__(
-        self, *, bound_ms: int = BOUND_MS, names: str = "abc", of_b: dict[str, Any] | None = None, **changes: Any
-    ) -> None:
+        self, *, bound_ms: int = BOUND_MS, names: str = "abc", bare: str = "",
+        of_b: dict[str, Any] | None = None, **changes: Any,
+    ) -> None:  # fmt: skip
+        """`bare`: nodes that list nobody."""
         self.cluster = ClusterStage()
         tables = {**LIMITS, "scale_down": {"heir_timeout": bound_ms}, **changes.pop("options", {})}
         said = {"options": tables, "message_load_balancing": "OFF", "confirmation_window_size": 4_000, **changes}
         nodes = []
         for name in names:
             own = {**said, "options": {**tables, **(of_b or {})}} if name == "b" else said
-            nodes.append(self.cluster.node(name, [each for each in names if each != name], **own))
+            listed = [each for each in names if each != name and name not in bare]
+            nodes.append(self.cluster.node(name, listed, **own))
         self.a, self.b, self.c = (*nodes, nodes[-1])[:3]
         self.nodes = nodes
         self.cluster.run()

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
+from tests.unit.node.test_drains import LIMITS, count_at, drain, filled
+from tests.unit.node.test_next_heir import Heirs
 
 FIRST, BOTH = [1], [1, 2]
 
@@ -80,3 +82,63 @@ def test_a_node_that_only_messages_wait_for_is_not_known_to_read_more() -> None:
     assert [row["node"] for row in found["members"]] == ["a"]
     assert [(row["node_id"], row["depth"]) for row in found["links"]] == [(node_id_of("b"), 1)]
     assert formats(a) == FIRST
+
+
+def restarted_alone(cluster: ClusterStage, a: ClusterNode, *others: ClusterNode) -> None:
+    """Nobody but its journal tells it of others."""
+    for node in (*others, a):
+        node.crash()
+    a.start()
+    cluster.run()
+
+
+def waited_for(a: ClusterNode) -> set[str]:
+    found = a.admin("topology")
+    assert [row["node"] for row in found["members"]] == ["a"]
+    return {row["node_id"] for row in found["links"]}
+
+
+def test_a_node_that_only_a_queue_that_drains_waits_for_is_not_known_to_read_more() -> None:
+    cluster = ClusterStage()
+    a, b = (cluster.node(name, listed, options=LIMITS, message_load_balancing="OFF") for name, listed in
+            (("a", ""), ("b", "a")))  # fmt: skip
+    cluster.run()
+    cluster.wait(600)
+    filled(a, 3, cluster)
+    cluster.hold_up("a", "b")
+    drain(a, cluster)
+    restarted_alone(cluster, a, b)
+    assert count_at(a) == 3
+    assert waited_for(a) == {node_id_of("b")}
+    assert formats(a) == FIRST
+
+
+def test_a_node_that_has_to_answer_for_what_drains_elsewhere_by_now_is_not_known_to_read_more() -> None:
+    of = Heirs(bare="a")
+    of.begin_half(has_it=True)
+    of.lose(of.b)
+    of.cluster.hold_up("a", "c")
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(2_000)
+    restarted_alone(of.cluster, of.a, of.c)
+    (held,) = of.a.broker.store.remotes.scale_down.held
+    assert held.kind.forwards_to == node_id_of("b")
+    assert waited_for(of.a) == {node_id_of("b"), node_id_of("c")}
+    assert formats(of.a) == FIRST
+
+
+def test_a_neighbour_that_stopped_reads_the_first_until_it_is_forgotten_and_one_further_on_is_not_counted() -> None:
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"], allow_direct_connections_only=True), cluster.node("b", ["a"])
+    c = cluster.node("c", ["b"], allow_direct_connections_only=True)
+    cluster.run()
+    cluster.wait(10_000)
+    assert [formats(node) for node in (a, b, c)] == [BOTH] * 3
+    c.stop()
+    cluster.run()
+    cluster.wait(60_000)
+    assert [row["node"] for row in a.admin("topology")["members"]] == ["a", "b"]
+    assert (formats(a), formats(b)) == (BOTH, FIRST)
+    b.admin("cluster-forget", node_id=node_id_of("c"))
+    cluster.run()
+    assert (formats(a), formats(b)) == (BOTH, BOTH)

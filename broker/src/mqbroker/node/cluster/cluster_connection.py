@@ -117,13 +117,10 @@ class ClusterConnection:
         LOOK.has_touched = True
         if group is not None:
             group.table.listeners.append(self._discovered)
-        remotes, name = self.broker.store.remotes, self.options.name
-        queues = [each for each in remotes.queues.values() if each.kind.connection == name]
-        drains = (*remotes.drains.queues.values(), *(each.queue for each in remotes.scale_down.held))
-        drained = [each for each in drains if each.kind.connection == name]
-        for queue in (*queues, *drained):
+        forwarded = self._forwarded
+        for queue in (*forwarded, *self._drained):
             self._node_lost(queue.kind.forwards_to)  # until its link stands
-        self._abandoned.start(queues)
+        self._abandoned.start(forwarded)
         self._set_due()
         self.listed_places.start()
 
@@ -204,12 +201,23 @@ class ClusterConnection:
         return not self.options.allow_direct_connections_only or any(each.place in places for each in connectors)
 
     @property
-    def owed(self) -> list[str]:
-        """Ids of nodes that messages wait for."""
+    def _forwarded(self) -> list[Queue]:
+        """What waits for nodes, of messages that came for them."""
         queues = self.broker.store.remotes.queues.values()
-        found = [each.kind.forwards_to for each in queues
-                 if each.kind.connection == self.options.name and each.message_count]  # fmt: skip
-        return list(dict.fromkeys(found))
+        return [each for each in queues if each.kind.connection == self.options.name]
+
+    @property
+    def _drained(self) -> list[Queue]:
+        """Queues of clients that go to nodes, and what nodes may have of those that go elsewhere by now."""
+        remotes = self.broker.store.remotes
+        queues = (*remotes.drains.queues.values(), *(each.queue for each in remotes.scale_down.held))
+        return [each for each in queues if each.kind.connection == self.options.name]
+
+    @property
+    def owed(self) -> list[str]:
+        """Ids of nodes that messages wait for; one that a queue drains to has to answer also where that is empty."""
+        queues = [*(each for each in self._forwarded if each.message_count), *self._drained]
+        return list(dict.fromkeys(each.kind.forwards_to for each in queues))
 
     @property
     def journal_formats(self) -> tuple[int, ...]:
