@@ -3,7 +3,8 @@
 """Waits until nothing of Ansible's is under way on this host: sent to it by mqctl, a part of a module, and run as root.
 
 Says whether that came about within `--wait` seconds, as one JSON document. Where a run goes on elsewhere there is
-nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so.
+nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so;
+where that is more than `--wait`, it has to be so from the beginning on.
 Who asks may be a task itself, and counts for nothing, nor does what it was started by. Nor do the clients by which a
 control node reaches hosts: what they have done here has processes of its own here. Standard library of Python 3.9 only.
 """
@@ -74,10 +75,13 @@ def _is_at_terminal(process: str) -> bool:
 
 
 def is_idle(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> bool:
-    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time."""
+    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time.
+
+    A `wait_s` below `quiet_s` asks whether it is so now, for `quiet_s` from here on.
+    """
     own = own_line(proc)
     idle_since_s = time.monotonic()
-    deadline_s = idle_since_s + wait_s
+    deadline_s = idle_since_s + max(wait_s, quiet_s)
     while True:
         is_busy, now_s = has_task(proc, own), time.monotonic()
         if is_busy:

@@ -17,12 +17,14 @@ author:
 options:
   wait_s:
     description:
-      - Seconds after which it gives up.
+      - Seconds after which it gives up, but not before O(quiet_s).
+      - V(0) asks whether nothing is under way from now on for O(quiet_s).
     type: float
     default: 15
   quiet_s:
     description:
-      - For how many seconds on end nothing has to be under way. Ansible takes less between two tasks.
+      - For how many seconds on end nothing has to be under way. Ansible takes less between two tasks, unless the host
+        waits for another one.
     type: float
     default: 5
 attributes:

@@ -322,6 +322,40 @@ def test_batches_are_restarted_as_they_were_judged() -> None:
     assert play["order"] == "sorted"
 
 
+def test_a_rollback_waits_until_nothing_is_under_way_once_it_has_the_hosts() -> None:
+    """`mqctl` has waited before it hands over its operation."""
+    (play,) = [one for one in load(ROOT / "playbooks/rollback.yml") if one["name"].startswith("Let nobody else change")]
+    asked = [(one["ansible.builtin.import_tasks"], one.get("when")) for one in play["tasks"]]
+    assert asked == [("tasks/lock.yml", None), ("tasks/idle.yml", "mq_operation is not defined")]
+
+
+@pytest.mark.parametrize("name", ["lock", "idle"])
+@pytest.mark.parametrize(
+    ("before", "is_freed"),
+    [
+        (None, True),
+        ({"is_held": False, "token": "other"}, True),
+        ({"is_held": True, "token": "other"}, False),
+        ({"is_held": True, "token": "own"}, True),  # by the playbook before it in the same run
+    ],
+)
+def test_what_was_held_before_stays_held_where_another_host_is_not_to_be_had(
+    name: str, before: dict[str, Any] | None, *, is_freed: bool
+) -> None:
+    """It is half done, and who goes on with it goes on from there."""
+    (task,) = [
+        one for one in load(ROOT / f"playbooks/tasks/{name}.yml")
+        if one.get("mqops.cluster.operation", {}).get("state") == "free"
+    ]  # fmt: skip
+    known = {
+        "__mq_seen": {"found": before},
+        "__mq_held": ["mq2"],
+        "__mq_moved": ["mq2"],
+        "__mq_operation": {"token": "own"},
+    }
+    assert all(Templar(LOADER, known).evaluate_conditional(each) for each in task["when"]) is is_freed
+
+
 def test_a_rollback_moves_the_link_after_what_the_broker_starts_with() -> None:
     """While the link leads to the release that is left, a host that was cut off has its turn again."""
     (play,) = [one for one in load(ROOT / "playbooks/rollback.yml") if "batches" in str(one.get("serial"))]

@@ -30,6 +30,7 @@ from mqctl.world import World
 
 IDLE_S: Final = 10.0
 QUIET_S: Final = 5.0  # longer than Ansible takes between two tasks
+LOOKS_MAX: Final = 3
 TIME_S: Final = 30.0
 SINCE: Final = "%Y-%m-%d %H:%M:%S UTC"
 SHOW: Final = "mqctl operation show"
@@ -258,10 +259,19 @@ def _wish(world: World, host: Host, note: Mapping[str, Any], what: str) -> bool:
 
 
 def busy(world: World, hosts: Sequence[Host]) -> list[str]:
-    """Hosts on which tasks of a playbook follow one another for a while, or that do not say."""
-    words = ("--wait", str(IDLE_S + QUIET_S), "--quiet", str(QUIET_S))
-    answers = on_each(hosts, lambda one: bool(ask_host(world, one, "idle.py", *words)["is_idle"]))
-    return [host.name for host, answer in answers if answer is not True]
+    """Hosts on which tasks of a playbook follow one another for a while, or that do not say.
+
+    All are looked at for the same seconds, three times at most: in a batch a host that waits for another one has
+    nothing under way, but the other one has.
+    """
+    words = ("--wait", "0", "--quiet", str(QUIET_S))
+    found: list[str] = []
+    for _ in range(LOOKS_MAX):
+        answers = on_each(hosts, lambda one: bool(ask_host(world, one, "idle.py", *words)["is_idle"]))
+        found = [host.name for host, answer in answers if answer is not True]
+        if not found:
+            break
+    return found
 
 
 def give_up(

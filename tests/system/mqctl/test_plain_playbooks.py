@@ -141,32 +141,56 @@ def test_a_node_id_of_a_member_that_is_not_part_of_the_run_is_found_in_the_secon
     assert site.reached == {"other2"}
 
 
-# A room of its own for processes: whatever else runs on this machine is not seen.
-ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-ANOTHER = f"{sys.executable} -c 'import time; time.sleep(3600)' AnsiballZ_x >/dev/null 2>&1 &"
+# A room of its own for processes and for places of the host: whatever else is on this machine is not seen.
+ALONE = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
+PLACES = ("opt", "run", "var/lib")
+ROOM = f'for place in {" ".join(PLACES)}; do mount --bind "$PWD/room/$place" "/$place" || exit 9; done; '
+ANOTHER = f"{sys.executable} -c 'import time; time.sleep(3600)' AnsiballZ_x >/dev/null 2>&1 & "
+CLIENT = f"(exec -a ssh {sys.executable} -c 'import time; time.sleep(3600)' AnsiballZ_x) >/dev/null 2>&1 & "
+NOTE = {
+    "number": 4, "is_held": True, "token": "t", "user": "ann", "machine": "laptop", "what": "a rollback",
+    "since": "2026-11-27 10:15:00 UTC",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("is_another_there", "was", "is_idle"), [(False, "", True), (True, "", False), (False, "x", False)]
+    ("first", "was", "is_resumed", "is_idle"),
+    [
+        ("", "1", False, True),
+        (CLIENT, "1", False, True),
+        (ANOTHER, "1", False, False),
+        (ANOTHER, "1", True, False),
+        ("", "2", False, False),
+    ],
+    ids=["alone", "client", "task", "task-resumed", "another-release"],
 )
 def test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were_looked_at(
-    tmp_path: Path, is_another_there: bool, was: str, is_idle: bool
+    tmp_path: Path, first: str, was: str, *, is_resumed: bool, is_idle: bool
 ) -> None:
-    """Its own tasks are none of those that it waits for."""
+    """Its own tasks are none of those that it waits for. Else it gives back what it has taken over from nobody."""
+    seen = {
+        "__mq_now": {"current": was}, "__mq_operation": NOTE,
+        "__mq_seen": {"found": {**NOTE, "number": 3, "token": "before"} if is_resumed else None},
+    }  # fmt: skip
     tasks = [
-        {"name": "what was seen", "ansible.builtin.set_fact": {"__mq_now": {"current": was}, "__mq_operation": {}}},
+        {"name": "what was seen", "ansible.builtin.set_fact": seen},
         {"name": "wait", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/idle.yml")},
     ]
     defaults = {"mqops.cluster.host_idle": {"wait_s": 2, "quiet_s": 1}}
     play = {"name": "now", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks,
-            "module_defaults": defaults, "check_mode": True,
-            "vars": {"ansible_python_interpreter": sys.executable}}  # fmt: skip
+            "module_defaults": defaults, "vars": {"ansible_python_interpreter": sys.executable}}  # fmt: skip
     (tmp_path / "play.json").write_text(json.dumps([play]))
-    first = f'{ANOTHER if is_another_there else ""} exec "$@"'
+    for place in PLACES:
+        (tmp_path / "room" / place).mkdir(parents=True)
+    (tmp_path / "room/opt/mq").mkdir()
+    (tmp_path / "room/opt/mq/current").symlink_to("releases/1")
+    note = tmp_path / "room/var/lib/mq-operation.json"
+    note.write_text(json.dumps(NOTE))
     done = subprocess.run(
-        [*ALONE, "sh", "-c", first, "sh", ANSIBLE, "-i", "localhost,", "play.json"],
+        [*ALONE, "bash", "-c", f'{ROOM}{first}exec "$@"', "bash", ANSIBLE, "-i", "localhost,", "play.json"],
         cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, text=True,
         capture_output=True, timeout=300, check=False,
     )  # fmt: skip
-    assert (done.returncode == 0) == is_idle, done.stdout
+    assert (done.returncode == 0) == is_idle, done.stdout + done.stderr
     assert ("localhost: tasks of what ran before are still under way" in " ".join(done.stdout.split())) != is_idle
+    assert json.loads(note.read_text())["is_held"] is (is_idle or is_resumed)

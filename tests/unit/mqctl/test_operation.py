@@ -8,9 +8,11 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from mqctl import operation
@@ -441,6 +443,43 @@ def test_between_two_tasks_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> No
     assert not idle.is_idle(30, quiet_s=5)
     monkeypatch.setattr(idle, "has_task", lambda *_: False)
     assert idle.is_idle(30, quiet_s=5)
+
+
+def test_who_asks_for_now_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(idle, "LOOK_S", 0)
+    monkeypatch.setattr(idle.time, "monotonic", lambda: next(clock) / 10)
+    monkeypatch.setattr(idle, "has_task", lambda *_: False)
+    assert idle.is_idle(0, quiet_s=5)
+    for first_s, last_s in ((1, 2), (4, 30)):
+        began = next(clock) / 10
+        monkeypatch.setattr(
+            idle, "has_task", lambda *_, first=began + first_s, last=began + last_s: first <= next(clock) / 10 < last
+        )
+        assert not idle.is_idle(0, quiet_s=5)
+
+
+class BatchShell(HostShell):
+    """A run of which one host has a task and the other one waits for it, by turns, as they are asked."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        if b"is_idle" in stdin:
+            self.asked[self.name] += 1
+            has_turn = (self.asked[self.name] + NAMES.index(self.name)) % 2 == 0
+            (self.folder / self.name / "proc/1/cmdline").write_bytes(TASKS[0] if has_turn else b"systemd\0")
+        return super().run_plain(command, stdin, timeout_s)
+
+
+def test_in_a_batch_of_which_one_host_waits_for_the_other_nobody_is_idle(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert operation.busy(world, cluster.hosts) == []
+    monkeypatch.setattr(BatchShell, "asked", Counter())
+    world = replace(world, connector=LocalHosts(BatchShell))
+    assert operation.busy(world, cluster.hosts[:2]) != []
+    assert set(BatchShell.asked.values()) == {operation.LOOKS_MAX}
 
 
 def test_no_operation_follows_the_last_number(world: World) -> None:

@@ -93,10 +93,12 @@ def run(world: World, options: Options) -> int:
         due = due_of(world, options, hosts, found, left)
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
         reached = [one for one in hosts if one.name not in faults]
+        # A batch may be under way on hosts that are not to go back, too.
+        asked = [one for one in cluster.hosts if one.name in notes and one.name not in faults]
         followed = FOLLOWED if is_followed else ()
         way_back.show(world, due, left)
         operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
-        require_idle(world, reached)
+        require_idle(world, asked)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
         if options.check:
@@ -108,7 +110,7 @@ def run(world: World, options: Options) -> int:
     scope = OperationScope({one.name for one in due}, operation.numbers_of(notes), left, instead_of=followed)
     with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope):
         # What ran before is refused from here on, and may have come to its end on one more host until then.
-        require_idle(world, reached)
+        require_idle(world, asked)
         require_same(due, releases.having(releases.look(world, reached)[0], left))
         code = carry_out(world, options, cluster, due, play)
     return Exit.DEGRADED if faults and code is Exit.DONE else code
