@@ -22,18 +22,32 @@ from mqctl.plan import Change, option_changes, short_hash
 from mqctl.world import World
 
 
-def show(world: World, hosts: Sequence[Host], left: str) -> None:
-    """On standard error, as all that is to be read before a question."""
+def show(world: World, hosts: Sequence[Host], left: str) -> bool:
+    """On standard error, as all that is to be read before a question; whether each host has said it.
+
+    Raises CommandError where a host has kept what it cannot return with.
+    """
     found: list[Change] = []
+    damaged, is_known = [], True
     for host, kept in on_each(hosts, lambda one: operation.ask_host(world, one, "kept.py", left, *one.instances)):
         if isinstance(kept, CommandError):
             world.note(f"{kept.what}; nobody knows which options come back there")
+            is_known = False
+        elif not kept["is_whole"]:
+            damaged.append(host.name)
         else:
             found.extend(changes_of(host.name, kept))
+    if damaged:
+        raise CommandError(
+            f"{', '.join(damaged)}: what it has kept of before release {left} is damaged, so it cannot return; nothing "
+            "was changed on any host",
+            "mqctl rollout --bundle FOLDER, with the bundle of the release before",
+        )
     if found:
         write(Rows("mqctl.rollback-options/1", COLUMNS, [asdict(one) for one in found]), OutputShape(), world.err)
-    else:
+    elif is_known:
         world.note("no option is another one than before that release")
+    return is_known
 
 
 def changes_of(host: str, kept: Mapping[str, Any]) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.operation import OperationScope
 from mqctl.plan import short_hash
+from mqctl.ssh.shell import CommandResult
 from mqctl.way_back import changes_of
 from mqctl.world import World
 
-from tests.unit.mqctl.test_operation import cluster, noted, told, world
+from tests.support.local_hosts import LocalHosts
+from tests.unit.mqctl.test_operation import HostShell, cluster, noted, told, world
 from tests.unit.mqctl.test_upgrade import GOAL, NAMES, OLD, folder, has
 
 __all__ = ["cluster", "folder", "world"]
@@ -27,7 +30,7 @@ UNKNOWN = NOW + "strange = 1\n"
 
 
 def kept(now: str | None, then: str | None, unit: tuple[str | None, str | None] = (None, None)) -> dict[str, object]:
-    return {"unit": list(unit), "options": {"default": [now, then]}}
+    return {"is_whole": True, "unit": list(unit), "options": {"default": [now, then]}}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,50 @@ def test_a_host_that_does_not_say_is_named(world: World, cluster: InventoryClust
     (folder / "mq1").rename(folder / "gone")
     way_back.show(world, cluster.hosts[:1], GOAL)
     assert "mq1 is not reached; nobody knows which options come back there" in told(world)
+
+
+def test_where_a_host_does_not_say_nobody_says_that_nothing_comes_back(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES:
+        has_options(folder, name, NOW, NOW)
+    assert way_back.show(world, cluster.hosts, GOAL)
+    (folder / "mq1").rename(folder / "gone")
+    before = told(world)
+    assert not way_back.show(world, cluster.hosts, GOAL)
+    assert "no option is another one" not in told(world).removeprefix(before)
+
+
+class MuteShell(HostShell):
+    """What a host has kept cannot be asked."""
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        if self.name == "mq1" and b"def kept(" in stdin:
+            raise CommandError("mq1: the connection broke")
+        return super().run_plain(command, stdin, timeout_s)
+
+
+def test_a_check_that_does_not_know_what_comes_back_is_no_whole_one(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES:
+        has_options(folder, name, NOW, NOW)
+    check = rollback.Options(leave=GOAL, check=True, force=True)
+    assert rollback.run(world, check) == Exit.DONE
+    assert rollback.run(replace(world, connector=LocalHosts(MuteShell)), check) == Exit.DEGRADED
+    assert "mq1: the connection broke; nobody knows which options come back there" in told(world)
+
+
+def test_a_host_with_a_damaged_note_is_named_before_the_question(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for name in NAMES:
+        has_options(folder, name, NOW, NOW)
+    place = folder / "mq2/opt/mq/before" / f"{GOAL}.json"
+    place.write_text(json.dumps({"schema": 1, "release": OLD, "unit": "", "options": {"default": None}}))
+    with pytest.raises(CommandError, match=f"mq2: what it has kept of before release {GOAL} is damaged"):
+        rollback.run(world, rollback.Options(leave=GOAL, check=True, force=True))
+    assert noted(world) == {}
 
 
 def test_a_check_ends_before_the_question_and_is_refused_as_the_rollback_is(

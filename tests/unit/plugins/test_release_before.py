@@ -15,6 +15,7 @@ from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import Instance
 from mqbroker.journal.format import READ_VERSIONS
+from mqctl.remote import kept
 
 OLD, NEW, NEWER = "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "0.3.0-cccccccc"
 OPTIONS = '[node]\nname = "default"\n'
@@ -104,11 +105,30 @@ def test_what_was_before_a_release_goes_with_it(host: Host) -> None:
     [{"schema": 2}, {"release": ""}, {"release": "../x"}, {"release": 1}, {"unit": None}, {"options": ["a"]},
      {"options": {"a": None}}],
 )  # fmt: skip
-def test_what_is_not_whole_is_nothing(host: Host, changes: dict[str, object]) -> None:
+def test_what_is_not_whole_is_nothing(host: Host, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for the playbook nor for mqctl, which shows what comes back."""
     host.activate(NEW)
     place = Path(release_before.place_of(NEW, host.places))
     place.write_text(json.dumps({**json.loads(place.read_text()), **changes}))
     assert release_before.read(NEW, host.places) is None
+    monkeypatch.setattr(kept, "KEPT", str(place.parent))
+    assert kept.kept(NEW, [])["is_whole"] is False
+
+
+def test_mqctl_shows_what_was_noted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its ends of lines, and with what is no text; a file that has not changed since is no other one."""
+    unit = host.root / "units/mqbroker@.service"
+    unit.write_bytes(b"[Unit]\r\n# \xff\r\n")
+    host.activate(NEW)
+    for name, place in (("KEPT", release_before.folder_of(host.places)), ("UNIT", str(unit)), ("ETC", host.places.etc)):
+        monkeypatch.setattr(kept, name, place)
+    found = kept.kept(NEW, ["default", "added"])
+    assert found == {
+        "is_whole": True, "unit": ["[Unit]\r\n# \ufffd\r\n"] * 2,
+        "options": {"default": [OPTIONS] * 2, "added": [None, None]},
+    }  # fmt: skip
+    Path(release_before.place_of(NEW, host.places)).write_text("{")
+    assert kept.note_of(NEW) is None
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ class Options(ReaderOptions, InventoryOptions):
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     check: Annotated[
-        bool, typer.Option("--check", help="Show what goes back and look what hinders it, and end before the question.")
+        bool,
+        typer.Option("--check", help="Show what goes back and look who would not be served; end before the question."),
     ] = False
     batch: Annotated[
         str, typer.Option(help="Hosts that are changed at a time after the first one, N or P%. [default: 1]")
@@ -64,8 +65,9 @@ def run(world: World, options: Options) -> int:
 
     Options and the unit go back with the release: what becomes of them is shown before the question, as in a plan.
 
-    Each host is asked first whether it can return: the release is whole, takes these options, reads the formats of
-    journals that are there, and the files that the options name are there. If one cannot, nothing is changed on any.
+    Once that is agreed to, and not with --check, each host is asked whether it can return: the release is whole, takes
+    these options, reads the formats of journals that are there, and the files that the options name are there. If one
+    cannot, nothing is changed on any.
     Messages stay; where address settings of then say config-delete FORCE, a start deletes what was declared since, with
     its messages: that is refused without --force. Then one host goes first and the others in
     batches, as in an upgrade. The inventory still wants what it wants: `mqctl plan` shows it, and a rollout or an
@@ -96,13 +98,13 @@ def run(world: World, options: Options) -> int:
         # A batch may be under way on hosts that are not to go back, too.
         asked = [one for one in cluster.hosts if one.name in notes and one.name not in faults]
         followed = FOLLOWED if is_followed else ()
-        way_back.show(world, due, left)
+        is_known = way_back.show(world, due, left)
         operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
         require_idle(world, asked)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
         if options.check:
-            return Exit.DEGRADED if faults else Exit.DONE
+            return Exit.DONE if is_known and not faults else Exit.DEGRADED
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
         confirm.yes(world, question, is_sure=options.yes)
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}

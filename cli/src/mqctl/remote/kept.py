@@ -1,7 +1,8 @@
 """What a host has kept of before a release, beside what it has now: sent to it by mqctl, and run as root.
 
-Says unit and options as one JSON document, each as [now, then]; `then` is null for what is not kept. Only what
-`plugins/module_utils/release_before.py` of the collection has written is read. Standard library of Python 3.9 only.
+Says unit and options as one JSON document, each as [now, then]; `then` is null for what is not kept. Files and notes
+are read as `plugins/module_utils/release_before.py` of the collection reads them, so what that does not take is not
+whole here either. Standard library of Python 3.9 only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from typing import Any
 
+SCHEMA = 1
 KEPT = "/opt/mq/before"
 UNIT = "/etc/systemd/system/mqbroker@.service"
 ETC = "/etc/mq"
@@ -19,26 +21,34 @@ ETC = "/etc/mq"
 def text_of(path: str) -> str | None:
     """None where there is nothing to read."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
             return file.read()
-    except (OSError, ValueError):
+    except OSError:
         return None
 
 
-def note_of(release: str) -> dict[str, Any]:
-    """What was noted; empty where nothing was, or something else."""
+def note_of(release: str) -> dict[str, Any] | None:
+    """What was noted; None where nothing was, or something else."""
     try:
         found = json.loads(text_of(os.path.join(KEPT, release + ".json")) or "")
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) and isinstance(found.get("options"), dict) else {}
+        return None
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+        return None
+    before, unit, options = found.get("release"), found.get("unit"), found.get("options")
+    if not isinstance(before, str) or not isinstance(unit, str) or not isinstance(options, dict):
+        return None
+    is_whole = before and "/" not in before and all(isinstance(one, str) for one in options.values())
+    return found if is_whole else None
 
 
 def kept(release: str, instances: list[str]) -> dict[str, Any]:
     """Of these instances."""
-    note = note_of(release)
+    found = note_of(release)
+    note = found or {}
     options = note.get("options", {})
     return {
+        "is_whole": found is not None,
         "unit": [text_of(UNIT), note.get("unit")],
         "options": {name: [text_of(os.path.join(ETC, name, "broker.toml")), options.get(name)] for name in instances},
     }
