@@ -18,6 +18,7 @@ from mqctl.world import World
 
 UNSAID: Final = (1,)
 LOOK_S: Final = 15.0
+NO_WAY_BACK: Final = "where one is written that the release before does not read, there is no rollback to it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,10 @@ def told(found: Mapping[str, FormatsRead | None]) -> str:
         return ""
     common = read_by_all(found)
     later = sorted({each for one in found.values() if one for each in one.own} - set(common))
-    if not later:
-        return (
-            f"journal files: all nodes read format {_and(common)}; where one is written that the release before does "
-            "not read, there is no rollback to it any more"
-        )
-    return f"journal files: all nodes read format {_and(common) or '(none)'}; " + "; ".join(
+    lacking = [
         f"{each} is not for certain read by {_lacking(found, each)}, so nobody may write it yet" for each in later
-    )
+    ]
+    return "; ".join((f"journal files: all nodes read format {_and(common) or '(none)'}", *lacking, NO_WAY_BACK))
 
 
 def _lacking(found: Mapping[str, FormatsRead | None], version: int) -> str:

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from mqctl.cluster_plan import Plan
+from mqctl.commands.upgrade import said
 from mqctl.journal_formats import FormatsRead, read_by_all, read_of, told
 from mqctl.plan import Change
+from mqctl.releases import HostReleases
 from mqctl.rolling import is_release_changed
 
 BOTH, FIRST = FormatsRead((1, 2), (1, 2)), FormatsRead((1, 2), (1,))
 OLD = FormatsRead()
+NO_WAY_BACK = "; where one is written that the release before does not read, there is no rollback to it any more"
 
 
 @pytest.mark.parametrize(
@@ -45,30 +48,31 @@ def test_a_release_that_says_nothing_reads_the_first(topology: dict[str, Any], e
         (
             {"mq1": BOTH, "mq2": BOTH},
             [1, 2],
-            "journal files: all nodes read format 1 and 2; where one is written that the release before does not read, "
-            "there is no rollback to it any more",
+            f"journal files: all nodes read format 1 and 2{NO_WAY_BACK}",
         ),
         (
             {"mq1": FIRST, "mq2": OLD},
             [1],
-            "journal files: all nodes read format 1; 2 is not for certain read by mq2, so nobody may write it yet",
+            "journal files: all nodes read format 1; 2 is not for certain read by mq2, so nobody may write it yet"
+            + NO_WAY_BACK,
         ),
         (
             {"mq1": BOTH, "mq2": None},
             [1],
-            "journal files: all nodes read format 1; 2 is not for certain read by mq2, so nobody may write it yet",
+            "journal files: all nodes read format 1; 2 is not for certain read by mq2, so nobody may write it yet"
+            + NO_WAY_BACK,
         ),
         (
             {"mq1": FIRST, "mq2": FIRST},
             [1],
             "journal files: all nodes read format 1; 2 is not for certain read by a node that is not in the inventory "
-            "or not linked, so nobody may write it yet",
+            "or not linked, so nobody may write it yet" + NO_WAY_BACK,
         ),
         (
             {"mq1": FormatsRead((2,), (2,)), "mq2": OLD},
             [],
             "journal files: all nodes read format (none); 1 is not for certain read by mq1, so nobody may write it "
-            "yet; 2 is not for certain read by mq2, so nobody may write it yet",
+            "yet; 2 is not for certain read by mq2, so nobody may write it yet" + NO_WAY_BACK,
         ),
     ],
 )
@@ -77,6 +81,14 @@ def test_who_keeps_a_later_format_from_being_written_is_named(
 ) -> None:
     assert read_by_all(found) == common
     assert told(found) == text
+
+
+def test_a_status_says_which_releases_there_are_and_then_what_that_means_for_a_way_back() -> None:
+    hosts = [HostReleases("mq1", "2", ("2",), {}), HostReleases("mq2", "1", ("1",), {})]
+    formats = {"mq1": FIRST, "mq2": OLD}
+    assert [text.split(":")[0] for text in said(hosts, formats)] == ["two releases work together", "journal files"]
+    assert [text.split(":")[0] for text in said(hosts[:1], formats)] == ["journal files"]
+    assert said(hosts[:1], {"mq1": None}) == []
 
 
 def test_it_is_told_where_a_host_gets_another_release() -> None:

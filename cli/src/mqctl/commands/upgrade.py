@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -14,8 +14,10 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
+from mqctl.journal_formats import FormatsRead
 from mqctl.nodes import nodes_in
 from mqctl.output import Rows, counted, write
+from mqctl.releases import HostReleases
 from mqctl.remote.operation import PAUSE
 from mqctl.rolling import Rolling, RollingOptions, roll_out
 from mqctl.world import World
@@ -119,12 +121,16 @@ def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
     formats = journal_formats.ask(world, nodes_in(cluster))
     extra = {"journal_formats": journal_formats.read_by_all(formats)}
     write(Rows("mqctl.upgrade/1", releases.COLUMNS, rows, extra), options.shape, world.data)
-    if text := journal_formats.told(formats):
+    for text in said(found, formats):
         world.note(text)
+    return Exit.DEGRADED if releases.mixture(found) or faults else Exit.DONE
+
+
+def said(found: Sequence[HostReleases], formats: Mapping[str, FormatsRead | None]) -> list[str]:
+    """In words: which releases there are, and then what that means for a way back."""
     mixed = releases.mixture(found)
-    if mixed:
-        world.note(f"two releases work together: {mixed}; mqctl upgrade goes on, mqctl rollback goes back")
-    return Exit.DEGRADED if mixed or faults else Exit.DONE
+    together = f"two releases work together: {mixed}; mqctl upgrade goes on, mqctl rollback goes back" if mixed else ""
+    return [text for text in (together, journal_formats.told(formats)) if text]
 
 
 def noted(world: World, cluster: InventoryCluster) -> dict[str, dict[str, Any] | None]:
