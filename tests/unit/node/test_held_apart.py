@@ -101,3 +101,18 @@ def test_called_off_what_waits_apart_and_is_paged_does_not_go_to_the_heir_of_now
     of.cluster.wait(30_000)
     assert (shown(of.a)["state"], found(of)) == ("none", [3, 501, 0])
     assert of.b.broker.store.arrivals.dropped_total == 500
+
+
+def test_by_force_what_waits_apart_and_comes_due_much_later_holds_nobody() -> None:
+    of = with_redeliveries(delay_ms=3_600_000)
+    of.lose(of.b)
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(3_000)
+    of.bring_back(of.b)
+    of.cluster.wait(5_000)
+    said = shown(of.a)
+    (hindrance,) = said["hindrances"]
+    assert (said["state"], said["left"], found(of)) == ("moved", 3, [3, 0, 0])
+    assert "delivered in vain" in hindrance["why"]
+    of.cluster.wait(3_600_000)
+    assert (moved(of.a, of.cluster)["left"], found(of)) == (0, [0, 3, 0])

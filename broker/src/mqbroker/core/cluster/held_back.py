@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Segment
     from mqbroker.journal.recovered import Recovered
 
+FOREVER_MS: Final = 1 << 63
 NUMBER: Final = 1  # of the first that stands under each name
 PREFIX: Final = INTERNAL_PREFIX + "scale-down-held."
 PAGED_MAX: Final = WINDOW  # messages of one queue that are in memory for it, beyond what was so already
@@ -88,12 +89,16 @@ class Held:
     @property
     def has_any(self) -> bool:
         """Whether something of it waits, here or in the queue."""
+        return self.has_due(FOREVER_MS)
+
+    def has_due(self, until_ms: int) -> bool:
+        """Whether something of it waits, here or in the queue, that is due by then."""
         if self.message_count:
             return True
         of, (pages, backlog) = self.of, (self.of.pages, self.of.backlog)
         is_here = any(next(backlog.of_ids(first, end), None) is not None for first, end in self.ids)
         is_paged = pages is not None and any(next(iter(pages.within(*each)), None) is not None for each in self.ids)
-        again = (segment for _, _, segment in of.scheduled)
+        again = (segment for due_ms, _, segment in of.scheduled if due_ms <= until_ms)
         is_due_later = any(self.ids.within(each.first_id, each.first_id + each.n) for each in again)
         return is_here or is_paged or is_due_later
 

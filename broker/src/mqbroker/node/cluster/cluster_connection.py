@@ -449,6 +449,13 @@ class ClusterConnection:
         if forwards is not None and queue in forwards.consumers:
             forwards.let_go(forwards.consumers[queue], is_closed=is_closed)
 
+    def is_without_credit(self, queue: Queue) -> bool:
+        """Whether a queue has a link over this connection whose node takes nothing more for now."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        consumers = {} if bridge is None or bridge.peer is None else bridge.peer.forwards.consumers
+        consumer = consumers.get(queue)
+        return consumer is not None and not consumer.is_arriving and not consumer.link.credit
+
     def turn_back(self, queue: Queue, *, is_there: bool) -> None:
         """A queue that was handed on goes to its owner again; `is_there`: what the node that it went to may have waits
         for its answer, while this one leaves."""

@@ -1,8 +1,9 @@
 """Whether the heir of a node that leaves still takes what it gets, and which node does so in its place.
 
 It is passed over when something that it cannot have yet has waited for `[scale-down] heir-timeout`, and nothing has
-gone meanwhile: that it is away, full, paused or refuses looks the same from here. It is passed over at once where
-somebody had it forgotten. Source: docs/adr/0027-scale-down.md.
+gone meanwhile: that it is away, full, paused or refuses looks the same from here. So it is where others go, and the
+link of one queue has had no credit for so long, as where its address is full. It is passed over at once where somebody
+had it forgotten. Source: docs/adr/0027-scale-down.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.heirs import HeirCandidate, choose
 from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
+from mqbroker.node.cluster.idle_queues import IdleQueues
 from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
@@ -50,13 +52,15 @@ class NextHeir:
 
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker: Final = broker
-        self._went = -1  # so much has gone, or otherwise left,
+        self.idle: Final = IdleQueues(broker)
+        self._went = -1  # so much has gone,
         self._since_ns = 0  # since then, or since something waits that could go
 
     def begin(self) -> None:
-        """The heir is another one."""
+        """It leaves from now on, or the heir is another one."""
         LOOK.has_touched = True
         self._went = -1
+        self.idle.forget()
 
     def look(self, now_ns: int) -> HeirCandidate | None:
         """Who is to be the heir from now on; None: it stays the same, since it takes what it gets, or nobody else
@@ -64,30 +68,29 @@ class NextHeir:
         broker, record = self._broker, self._broker.store.remotes.scale_down
         went, is_given_up = self._went_count, self._is_given_up
         is_asked = broker.scaling_down.is_moving or is_given_up
-        is_owed = is_asked and any(self._is_owed(queue, is_given_up) for queue in broker.store.queues.values())
+        owed = [queue for queue in broker.store.queues.values() if is_asked and self._is_owed(queue, is_given_up)]
         LOOK.has_touched = True
-        if went != self._went or not is_owed:
+        self.idle.look(now_ns)
+        if went != self._went or not owed:
             self._went, self._since_ns = went, now_ns
         if record.is_at_stop:
             return None  # that has a way of its own (leaving_at_stop.py)
         bound_ms = broker.options.scale_down.heir_timeout
         is_late = bound_ms >= 0 and now_ns - self._since_ns >= bound_ms * NS_PER_MS
-        if not is_owed or not (is_late or is_given_up):
+        late = [queue for queue in owed if self.idle.is_late(queue)] if bound_ms >= 0 else []
+        is_full = any(map(self.idle.is_without_credit, late))
+        if not owed or not (is_late or is_full or is_given_up):
             return None
         tried = {record.target, *(node_id for _, node_id in record.past)}
         found = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
         return found if isinstance(found, HeirCandidate) else None
-
-    def idle_ns(self, now_ns: int) -> int:
-        """For how long nothing has gone or otherwise left, while something waited that could."""
-        return now_ns - self._since_ns if self._went >= 0 else 0
 
     @property
     def _went_count(self) -> int:
         remotes = self._broker.store.remotes
         cargo = (queue for queue in remotes.queues_of(remotes.scale_down.target) if DuplicateCargo.is_of(queue))
         tallies = remotes.scale_down.tallies.values()
-        went = sum(tally.went_count + tally.consumed + tally.volatile_went for tally in tallies)
+        went = sum(tally.went_count + tally.volatile_went for tally in tallies)
         return went + sum(queue.acknowledged_total for queue in cargo)
 
     @property

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.base.time import NS_PER_MS, NS_PER_S
+from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
-from mqbroker.node.cluster.forward_consumer import ForwardConsumer
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
+    from mqbroker.core.cluster.scale_down import ScaleDown
     from mqbroker.core.queue.queue import Queue
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
-IDLE_MS: Final = 60_000  # without credit, where heir-timeout is none
 SOON_MS: Final = 60_000  # messages that come due within this time are waited for
 NONE, MOVING, MOVED, ENDS, FAILED = "none", "moving", "moved", "ends", "failed"
 
@@ -30,11 +29,14 @@ def state_of(broker: ClusterBroker, *, is_hindered: bool) -> str:
         return NONE
     if record.is_ending:
         return ENDS
-    is_begun = _is_under_way(broker)
+    is_begun, idle = _is_under_way(broker), broker.scaling_down.idle
     drains_of = broker.store.remotes.drains.progress
-    is_stuck = any(drains_of[queue.kind.name].why and has_anything(broker, queue) for queue in queues)
+    is_stuck = any(
+        (drains_of[each.kind.name].why and has_anything(broker, each)) or idle.is_late(each) for each in queues
+    )
     if is_stuck or (is_hindered and not record.is_forced):
-        is_going = any(queue.delivering_count > record.held.apart_count(queue) for queue in queues)
+        on_link = (each for each in queues if each.delivering_count > record.held.apart_count(each))
+        is_going = any(not idle.is_late(queue) for queue in on_link)
         return FAILED if is_begun and not is_going else MOVING
     is_empty = has_begun(broker) and not any(has_anything(broker, queue) for queue in queues)
     is_all = not _is_on_its_way(broker) if record.is_forced else not (_owed(broker) or record.held.by_name)
@@ -47,13 +49,19 @@ def _owed(broker: ClusterBroker) -> list[Queue]:
 
 
 def _is_on_its_way(broker: ClusterBroker) -> bool:
-    """Whether something of what may stay goes to a node all the same, or is asked of it, which is there and lets it
-    in."""
-    record = broker.store.remotes.scale_down
-    if any(is_linked(broker, held.kind.connection, held.kind.forwards_to) and not held.why for held in record.held):
-        return True
-    going = (queue for queue in _owed(broker) if queue.message_count > record.held.apart_count(queue))
-    return any(queue.consumers and is_linked(broker, queue.kind.connection, queue.kind.forwards_to) for queue in going)
+    """Whether something of what may stay goes to a node all the same, or is asked of it, which is there, lets it in and
+    takes it."""
+    record, idle, soon_ms = broker.store.remotes.scale_down, broker.scaling_down.idle, broker.at.wall_ms + SOON_MS
+    apart = (held.queue for held in record.held if not held.why and _is_due_apart(record, held, soon_ms))
+    owed = (queue for queue in _owed(broker) if queue.message_count > record.held.apart_count(queue))
+    going = (*apart, *(queue for queue in owed if queue.consumers))
+    linked = (each for each in going if is_linked(broker, each.kind.connection, each.kind.forwards_to))
+    return any(not idle.is_late(queue) for queue in linked)
+
+
+def _is_due_apart(record: ScaleDown, held: Held, soon_ms: int) -> bool:
+    """Whether something is to go to a node before, or to be asked of it, and not only when its time has come."""
+    return held.has_due(soon_ms) or record.has_to_ask(held.queue) or not held.has_any
 
 
 def _is_under_way(broker: ClusterBroker) -> bool:
@@ -109,7 +117,9 @@ def _why_it_is_owed(broker: ClusterBroker, queue: Queue) -> str:
         return ""
     if is_linked(broker, kind.connection, kind.forwards_to):
         is_refused = not (kind.route[0].endswith(kind.forwards_to) or queue.consumers or queue.arriving_count)
-        return f"holds {count} messages, to which node {kind.forwards_to} knows no way" if is_refused else ""
+        if is_refused:
+            return f"holds {count} messages, to which node {kind.forwards_to} knows no way"
+        return _why_nothing_goes(broker, queue)
     record, remotes = broker.store.remotes.scale_down, broker.store.remotes
     what = f"holds {count} messages for node {kind.forwards_to}, to which no link stands"
     if record.is_at_stop or record.is_ending or (record.is_on and kind.connection != record.connection):
@@ -123,9 +133,9 @@ def why_apart(broker: ClusterBroker, held: Held) -> str:
     """Why what waits for the answer of an heir before does so still; empty where it is on its way."""
     kind, count = held.kind, held.message_count
     if is_linked(broker, kind.connection, kind.forwards_to):
-        return (
-            f"{count} messages of it may be at node {kind.forwards_to}, which refuses: {held.why}" if held.why else ""
-        )
+        if not held.why:
+            return _why_nothing_goes(broker, held.queue)
+        return f"{count} messages of it may be at node {kind.forwards_to}, which refuses: {held.why}"
     what = f"{count} messages of it may be at" if count else "what has gone to"
     then = "they go there" if count else "is not confirmed"
     return f"{what} node {kind.forwards_to}, to which no link stands: {then} until it answers, or is forgotten"
@@ -137,16 +147,15 @@ def _why_it_waits(broker: ClusterBroker, queue: Queue) -> str:
 
 
 def _why_nothing_goes(broker: ClusterBroker, queue: Queue) -> str:
-    """Of a queue whose link has no credit for so long that another node would have taken over, if there were one."""
-    bound_ms, idle_ns = broker.options.scale_down.heir_timeout, broker.scaling_down.idle_ns
-    links = [each.link for each in queue.consumers if isinstance(each, ForwardConsumer)]
-    has_credit = not links or any(link.credit for link in links)
-    if has_credit or not queue.backlog.count or idle_ns < (bound_ms if bound_ms >= 0 else IDLE_MS) * NS_PER_MS:
+    """Of a queue of which nothing has gone for so long that another node would have taken over, if there were one."""
+    idle = broker.scaling_down.idle
+    if not idle.is_late(queue):
         return ""
-    return (
-        f"{queue.backlog.count} messages of it wait: node {queue.kind.forwards_to} gives its link no credit, as where "
-        f"its address is full, for {idle_ns // NS_PER_S} s"
-    )
+    node, count, for_s = queue.kind.forwards_to, idle.due_count(queue), idle.idle_ns(queue) // NS_PER_S
+    what = f"{count} messages of it wait" if count > 0 else "what has gone is not confirmed"
+    if idle.is_without_credit(queue):
+        return f"{what}: node {node} gives its link no credit, as where its address is full, for {for_s} s"
+    return f"{what}: node {node} has answered for none for {for_s} s"
 
 
 def _far_count(broker: ClusterBroker, queue: Queue) -> int:

@@ -42,17 +42,34 @@ CARGO_LOOK_NS: Final = 20 * NS_PER_MS
 CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
 
 
+class Idle(Protocol):
+    """Since when nothing of each queue has gone, although something waits (idle_queues.py)."""
+
+    def idle_ns(self, queue: Queue) -> int:
+        """For how long that is so; 0 where it is not."""
+
+    def is_late(self, queue: Queue) -> bool:
+        """Whether it is for as long as another node is waited for to take the place of the heir."""
+
+    def due_count(self, queue: Queue) -> int:
+        """Messages that wait to go, or for an answer."""
+
+    def is_without_credit(self, queue: Queue) -> bool:
+        """Whether it has a link, whose node takes nothing more for now."""
+
+
 class Following(Protocol):
     """Who is the next heir, and when (next_heir.py)."""
 
+    @property
+    def idle(self) -> Idle:
+        """Since when nothing of each queue has gone."""
+
     def begin(self) -> None:
-        """The heir is another one."""
+        """It leaves from now on, or the heir is another one."""
 
     def look(self, now_ns: int) -> HeirCandidate | None:
         """Who is to be the heir from now on; None: it stays the same."""
-
-    def idle_ns(self, now_ns: int) -> int:
-        """For how long nothing has gone or otherwise left."""
 
 
 class ScalingDown:
@@ -122,8 +139,7 @@ class ScalingDown:
         broker.notice(Level.WARNING, "scale-down-goes-on", node_id=target, before=before,
                       apart=sum(each.message_count for each in held))  # fmt: skip
         self._tell(target)
-        self._next.begin()
-        self._begin_at(broker.at.monotonic_ns)
+        self._begin_at(self._closing_ns)
 
     def _hand_on(self) -> None:
         """What waits for nodes that have no link here goes over the heir, which has its own ways to them."""
@@ -164,6 +180,7 @@ class ScalingDown:
     def _begin_at(self, at_ns: int) -> None:
         LOOK.has_touched = True
         self._closing_ns, self.is_moving = at_ns, False
+        self._next.begin()
         self._broker.store.remotes.refused_by.clear()
         self.cargo.forget()
         self._look_again(self._broker.at.monotonic_ns)  # for what goes before anybody leaves
@@ -231,9 +248,9 @@ class ScalingDown:
         return [queue for queue in drained if queue.kind.name in record.tallies]
 
     @property
-    def idle_ns(self) -> int:
-        """For how long nothing has gone to the heir, or otherwise left."""
-        return self._next.idle_ns(self._broker.at.monotonic_ns)
+    def idle(self) -> Idle:
+        """Since when nothing of each has gone."""
+        return self._next.idle
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
