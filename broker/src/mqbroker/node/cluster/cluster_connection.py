@@ -117,10 +117,10 @@ class ClusterConnection:
         LOOK.has_touched = True
         if group is not None:
             group.table.listeners.append(self._discovered)
-        forwarded = self._forwarded
-        for queue in (*forwarded, *self._drained):
+        queues = self._forwarded
+        for queue in (*queues, *self._drained):
             self._node_lost(queue.kind.forwards_to)  # until its link stands
-        self._abandoned.start(forwarded)
+        self._abandoned.start(queues)
         self._set_due()
         self.listed_places.start()
 
