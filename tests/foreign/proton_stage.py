@@ -17,9 +17,9 @@ from typing import Any
 
 from tests.foreign.client import FOLDER, PYTHON
 from tests.support.checker import History, Sent
+from tests.support.patience import PATIENCE_S
 
 QUEUE = "orders"
-END_S_MAX = 40.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ProtonLoad:
             assert stdin is not None
             stdin.close()
         for name in names:
-            code = self.processes[name].wait(END_S_MAX)
+            code = self.processes[name].wait(PATIENCE_S)
             assert code == 0, (self._folder / f"{name}.log").read_text()
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.forks import may_be_forked, run_mqctl
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 RACK = ROOT / "molecule/rack/rack"
@@ -119,7 +120,7 @@ class Site:
 
     def kill_everything(self) -> None:
         """mqctl and all that it started; what is a zombie by then is gone as well."""
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + PATIENCE_S
         while left := processes_of(self.folder):
             assert time.monotonic() < deadline_s, left
             for number in left:

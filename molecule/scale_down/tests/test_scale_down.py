@@ -14,12 +14,12 @@ import pytest
 from foreign_traffic import LOGIN, ForeignTraffic
 from mqbroker.client import Message, sync
 
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.rack_cluster import RackBroker, RackCluster
 
 pytestmark = pytest.mark.timeout(1800)
 
-WHOLE_S = 60.0
+WHOLE_S = PATIENCE_S
 LEAVER, HEIR, OTHER = "mq3", "mq1", "mq2"
 BACKLOG = 500
 ARCHIVE = "/var/lib/mq/.archive"

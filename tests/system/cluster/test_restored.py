@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.cluster_processes import Make, Nodes, bodies, knows, linked
+from tests.support.cluster_processes import Make, Nodes, bodies, knows, linked, wait_for
 
 pytestmark = pytest.mark.system
 
@@ -51,7 +51,9 @@ class Neighbours:
         return for_one
 
     def check(self) -> None:
-        """Each has everything once."""
+        """Each has everything once, and nothing is on its way."""
+        for broker in (self.one, self.two):
+            wait_for(broker, "nothing waits", lambda found: not any(row["depth"] for row in found["links"]))
         assert sorted(bodies(self.two, len(self.sent["for-two"]), "at-two")) == sorted(self.sent["for-two"])
         wanted = sorted(set(self.sent["for-one"]) - self.lost)
         assert sorted(bodies(self.one, len(wanted), "at-one")) == wanted

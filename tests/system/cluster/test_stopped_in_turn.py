@@ -17,7 +17,7 @@ from tests.system.cluster.test_drains import count_at, uri_of, wait_until
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 QUEUE = "orders"
-STILL_S, PERIOD_S = 3.0, 5.0
+STILL_S, PERIOD_S = 4.5, 6.5
 MORE = 20  # messages that each producer has accepted, and each consumer had, after all went on
 
 

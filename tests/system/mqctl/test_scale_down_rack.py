@@ -116,8 +116,9 @@ def test_it_goes_on_and_everything_is_accounted_for(site: Site, traffic: Traffic
     assert "It balances." in kept[1].read_text()
     verdict = traffic.verdict()
     assert verdict["violations"] == []
-    # What a consumer at mq3 has taken and not yet said as its connection is closed comes again, and is flagged.
-    assert verdict["counts"]["redelivered"] <= CREDIT
+    # What a consumer has taken and not yet said as its connection is closed or lost comes again, and is flagged.
+    lost = sum(verdict["counts"]["lost_connections"].values())
+    assert verdict["counts"]["redelivered"] <= CREDIT * max(1, lost)
     assert verdict["counts"]["accepted"]["mq3"] > 0
 
 

@@ -30,7 +30,7 @@ def test_what_is_imported_there_stays_there() -> None:
 def test_no_file_is_left_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     apart(lambda: 1)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_work_that_raises_is_told_with_its_trace(capfd: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_where_no_process_may_begin_it_says_what_to_do(monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "fork", refused)
     with pytest.raises(MqError, match="Resource temporarily unavailable; raise TasksMax"):
         apart(lambda: 1)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_who_asked_and_was_killed_is_told_nothing(capfd: pytest.CaptureFixture[str]) -> None:
