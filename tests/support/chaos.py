@@ -312,7 +312,8 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
 
 
 def _told(stage: Stage, cell: Cell, command: Command) -> dict[str, Any]:
-    """What is sent and read meanwhile. Where a broker ends without a word nobody sends elsewhere what it may have."""
+    """What is sent and read meanwhile. Producers go on at other nodes too, as brokers tell of each other; where one
+    ends without a word the load knows what may come twice for that. The leaver has no producer then."""
     uri = uris(stage.site)
     producers = {host: uri(host) for host in HOSTS if host != command.leaver}
     if command.leaver and not cell.fault.ends_broker:

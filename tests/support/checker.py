@@ -74,6 +74,9 @@ class History:
     # restart, because a node forgets then which of these another one has sent it.
     is_several_nodes: bool = False
     forgiven: set[str] = field(default_factory=set)  # what was sent before a disk lost some of it, nobody knows what
+    # What had no answer from a node that ended without a word, and was sent again to another, which does not know the
+    # ids that the first one has seen: it may come twice, and must not be lost.
+    sent_elsewhere: set[str] = field(default_factory=set)
     _last: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     def send(self, message_id: str, sent: Sent) -> None:
@@ -97,7 +100,7 @@ class History:
         if message_id is None:
             return None
         sent = self.sent[message_id]
-        if message_id in self.forgiven or (self.is_several_nodes and sent.is_exempt):
+        if self._may_come_twice(message_id, sent):
             self.received[message_id] += 1
             return message_id
         is_second = self.received[message_id] > 0
@@ -118,7 +121,7 @@ class History:
         message_id = self._known(consumer, queue, body)
         if message_id is None:
             return None
-        is_open = message_id in self.forgiven or (self.is_several_nodes and self.sent[message_id].is_exempt)
+        is_open = self._may_come_twice(message_id, self.sent[message_id])
         if message_id in self.moved and not is_open:
             self.violations.append(f"doubled: {message_id} was moved, and came to {consumer} twice")
         self.moved.add(message_id)
@@ -135,12 +138,23 @@ class History:
             self.violations.append(f"damaged: {message_id} has {len(body)} bytes instead of {sent.size}")
         if sent.queue != queue:
             self.violations.append(f"misrouted: {message_id} was sent to {sent.queue} and came from {queue}")
-        is_open = message_id in self.forgiven or (self.is_several_nodes and sent.is_exempt)
-        if message_id in self.settle_confirmed and not is_open:
+        if message_id in self.settle_confirmed and not self._may_come_twice(message_id, sent):
             self.violations.append(f"settled-then-redelivered: {message_id} came to {consumer}")
         if sent.outcome in ("rejected", "uncommitted"):
             self.violations.append(f"unexpected: {message_id} was {sent.outcome} and came to {consumer}")
         return message_id
+
+    def _may_come_twice(self, message_id: str, sent: Sent) -> bool:
+        is_exempt = self.is_several_nodes and sent.is_exempt
+        return is_exempt or message_id in self.forgiven or message_id in self.sent_elsewhere
+
+    def unanswered(self, producer: str) -> set[str]:
+        """What a producer has sent and knows no outcome of."""
+        return {
+            message_id
+            for message_id, sent in self.sent.items()
+            if sent.producer == producer and sent.outcome == "unknown"
+        }
 
     def check_drained(self, left: int) -> list[str]:
         """After everything was consumed, with `left` messages still in queues: all violations."""

@@ -33,6 +33,8 @@ SIZES_BYTES = (60, 200, 1024, 5000)
 CREDIT = 50
 WORKERS = 20
 EVENTS_MAX = 200  # the last ones are kept
+# What a connection tells: a broker that closes it in order has answered whatever it took in.
+LOST, CLOSED_IN_ORDER, CONNECTED = "the connection was lost: ", " closed the connection: ", "connected to "
 # A host without power says nothing any more: without a frame for so long a connection counts as lost.
 CONNECTION: dict[str, Any] = {
     "initial_connect_attempts": -1,
@@ -43,6 +45,25 @@ CONNECTION: dict[str, Any] = {
     "allow_plain": True,
     "use_topology_for_load_balancing": False,
 }
+
+
+class Whereabouts:
+    """Where a producer is: it goes on at other nodes than those of its URI too, as brokers tell of each other."""
+
+    def __init__(self, history: History, producer: str) -> None:
+        self._history = history
+        self._producer = producer
+        self._where = ""
+        self._unanswered: set[str] = set()
+
+    def note(self, text: str) -> None:
+        """Its connection told this."""
+        if text.startswith(CONNECTED):
+            if text != self._where:
+                self._history.sent_elsewhere |= self._unanswered
+            self._where, self._unanswered = text, set()
+        elif text.startswith(LOST) and CLOSED_IN_ORDER not in text:
+            self._unanswered = self._history.unanswered(self._producer)
 
 
 class Load:
@@ -124,11 +145,13 @@ class Load:
             task.cancel()
         await asyncio.gather(*self._sending, *self._receiving, return_exceptions=True)
 
-    def _noting(self, node: str) -> dict[str, Any]:
-        """Options of the connection to a node, whose losses are counted."""
+    def _noting(self, node: str, whereabouts: Whereabouts | None = None) -> dict[str, Any]:
+        """Options of the connection to a node, whose losses are counted; `whereabouts` are those of its producer."""
 
         def note(text: str) -> None:
-            self.lost_connections[node] += "lost" in text
+            self.lost_connections[node] += text.startswith(LOST)
+            if whereabouts is not None:
+                whereabouts.note(text)
             if not text.startswith("no connection"):  # of which there are very many
                 self._keep(f"{node}: {text}")
 
@@ -144,7 +167,7 @@ class Load:
     async def _produce(self, node: str, uri: str) -> None:
         in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         number = 0
-        async with mq.connect(uri, **self._noting(node)) as connection:
+        async with mq.connect(uri, **self._noting(node, Whereabouts(self.history, node))) as connection:
             sender = await connection.sender(self.queue, duplicate_detection=True)
             async with asyncio.TaskGroup() as group:
                 while not self._is_stopping:
