@@ -6,18 +6,25 @@ from typing import Any
 
 import pytest
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.client.inputs import OpenSender
+from mqbroker.client.options import SenderTerms
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.node_states import NodeState
+from mqbroker.wire.performatives import Accepted, Declare, Declared, Discharge, Disposition, TransactionalState
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 
-from tests.support import frames
+from tests.support import frames, transactions
+from tests.support.client_stage import A, App, B
+from tests.support.cluster_load import CLOSED_IN_ORDER, CONNECTED, LOST
+from tests.support.large_messages import Consumer, Producer, content, is_clean, stage_of
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_bystander_work import GO
 
 HOUR_MS = 3_600_000
 COUNT = 1000
 STEPS_MAX = 100
+RETRY_MS = 2_500  # after so long a client goes on elsewhere, whenever it was let in
 EXPIRING = build_message(b"x", durable=True, header=Header(durable=True, ttl=HOUR_MS))
 
 
@@ -97,3 +104,101 @@ def test_it_drains_until_all_is_answered_and_then_ends_in_one_step() -> None:
     stage.sync()
     stage.turn()
     assert (stopping.state, stage.halted) == (NodeState.STOPPED, 0)
+
+
+# -- what comes while the last answers wait for the disk ---------------------------------------------------------------
+
+
+def stopping(stage: Stage) -> Producer:
+    """A node that was asked to stop while the disk is at work on a message, and whose message that is."""
+    producer = Producer(stage)
+    stage.is_disk_held = True
+    producer.publish(b"before")
+    stage.give(given.Stop())
+    stage.run()
+    assert (stage.broker.stopping.state, producer.outcomes) == (NodeState.DRAINING, [])
+    return producer
+
+
+def over(stage: Stage) -> None:
+    """The disk has caught up, so it ends, and it is started again."""
+    stage.is_disk_held = False
+    stage.run()
+    assert stage.halted == 0
+    stage.start()
+
+
+def count(stage: Stage) -> int:
+    return stage.broker.store.queues["orders"].message_count
+
+
+def test_a_message_that_would_get_no_answer_is_not_taken_in() -> None:
+    stage = Stage()
+    producer = stopping(stage)
+    producer.publish(b"behind")
+    over(stage)
+    assert producer.outcomes == [Accepted()]
+    assert count(stage) == 1, "who sent the other one sends it again, perhaps to another node"
+
+
+def test_a_large_message_that_would_get_no_answer_is_not_taken_in() -> None:
+    stage = stage_of()
+    producer = stopping(stage)
+    producer.publish(content(1))
+    over(stage)
+    assert producer.outcomes == [Accepted()]
+    assert count(stage) == 1
+    assert is_clean(stage)
+
+
+def test_a_commit_that_would_get_no_answer_is_none() -> None:
+    """Else its client were in doubt, and the messages of the transaction there."""
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.frame(transactions.coordinator_attach()) + frames.sender(handle=1))
+    said = stage.talk(conn, transactions.request(0, Declare()))
+    (declared,) = [each.state for each in frames.of_kind(said, Disposition)]
+    assert isinstance(declared, Declared)
+    state = TransactionalState(txn_id=declared.txn_id)
+    stage.talk(conn, frames.transfer(1, handle=1, durable=True, state=state))
+    stopping(stage)
+    said = stage.talk(conn, transactions.request(2, Discharge(txn_id=declared.txn_id)))
+    over(stage)
+    assert frames.of_kind(said, Disposition) == []
+    assert count(stage) == 1
+
+
+def test_what_nobody_waits_for_counts_until_the_end() -> None:
+    """Messages that are sent settled, and what consumers have settled: neither would be said again."""
+    stage = Stage()
+    unheard, consumer = Producer(stage, "unheard", settled=True), Consumer(stage, credit=1)
+    unheard.publish(b"earlier")
+    stopping(stage)
+    unheard.publish(b"settled")
+    consumer.settle(0)
+    over(stage)
+    assert consumer.bodies == [b"earlier"]
+    assert count(stage) == 2, "but for the one that was consumed"
+
+
+def test_a_client_that_goes_on_elsewhere_is_taken_from_once() -> None:
+    """Each node knows the ids of duplicate detection that it has seen itself."""
+    a, b = Stage(), Stage()
+    app = App({A: a, B: b}, "amqp://a,b?reconnect-attempts=-1")
+    app.connect()
+    app.ask(OpenSender(1, SenderTerms("orders"), "opened"))
+    a.is_disk_held = True
+    ids = [{"_AMQ_DUPL_ID": body} for body in ("first", "second")]
+    app.send(1, "first", durable=True, application_properties=ids[0])
+    a.give(given.Stop())
+    a.run()
+    app.send(1, "second", durable=True, application_properties=ids[1])
+    a.is_disk_held = False
+    app.run()
+    app.wait(RETRY_MS)
+    assert app.dialled == [A, B]
+    assert app.outcomes == {"first": None, "second": None}
+    assert any(text.startswith(LOST) and CLOSED_IN_ORDER in text for text in app.told)
+    assert app.told[-1].startswith(CONNECTED)
+    a.start()
+    assert (count(a), count(b)) == (1, 1)

@@ -39,6 +39,7 @@ class AmqpBroker(BaseBroker):
         self.draining: dict[SenderLink, Peer] = {}
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self.gate: Gate | None = None  # where senders may have to wait
+        self.is_answering = False  # connections are closed once what was taken in is answered: nothing more is
         self.containment, self.turns = Containment(self), Turns(self)
 
     # -- peers ---------------------------------------------------------------------------------------------------------

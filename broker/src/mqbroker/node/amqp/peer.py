@@ -306,6 +306,8 @@ class Peer(ABC):
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
         link = event.link
+        if self.broker.is_answering and not event.is_settled:
+            return  # no answer would come in time, so who sent them sends them again, to whomever
         if link.is_attached:  # else the same read brought more after what made us detach the link
             link.end.incoming(self, event)
 

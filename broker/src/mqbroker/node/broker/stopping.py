@@ -3,8 +3,10 @@
 Where messages go to another node first (`[scale-down]`), the node runs until that is over. Who asks for a stop again
 has it without the rest of them, and who asks once more has it at once.
 
-Invariant: nothing comes behind the journal's end, whatever the node was about to do. Else the next start took it for
-that of a crash, after which everything that consumers may have had counts as delivered once more.
+Invariants: from the moment at which only the disk is waited for, nothing is taken in that would get no answer, because
+its sender says it again, perhaps to another node, where nobody knows it. Nothing comes behind the journal's end,
+whatever the node was about to do. Else the next start took it for that of a crash, after which everything that
+consumers may have had counts as delivered once more.
 """
 
 from __future__ import annotations
@@ -71,7 +73,13 @@ class Stopping:
             broker.cluster.stop()
             broker.routing.stop()
             broker.reloads.stop()
-            broker.large.when_finished(lambda: broker.store.decisions.wait_for_earlier(self._close_all))
+            broker.large.when_finished(self._answer)
+
+    def _answer(self) -> None:
+        """All that was taken in is on its way to the disk, and is answered when it is there."""
+        LOOK.has_touched = True
+        self._broker.is_answering = True
+        self._broker.store.decisions.wait_for_earlier(self._close_all)
 
     def cordon(self) -> None:
         """No client is let in from now on; of a scale-down as of a cordon, one of which may take the other's place."""
