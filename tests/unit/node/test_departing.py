@@ -11,8 +11,9 @@ from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer, header_of
 from tests.unit.node.amqp.test_coordinator import Client
-from tests.unit.node.test_drains import bodies, count_at, filled, read_at
-from tests.unit.node.test_scale_down import moved, sent_to, shown, that_say_where
+from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
+from tests.unit.node.test_next_heir import Heirs
+from tests.unit.node.test_scale_down import begin, moved, sent_to, shown, that_say_where
 
 OPERATIONS = {"cordon": {}, "scale-down": {"node": "b"}}
 BACK = {"cordon": "uncordon", "scale-down": "scale-down-cancel"}
@@ -157,3 +158,54 @@ def test_a_transaction_gets_nothing_more_and_may_commit_what_it_has() -> None:
     assert (said["moved"], said["receipt"]["balances"]) == (1, True)
     late = read_at(cluster.nodes["b"], cluster)
     assert [header_of(event).delivery_count for event in late.incoming] == [0]
+
+
+@leaving
+def test_a_reply_that_comes_in_time_is_delivered_as_its_queue_ends_with_the_connection(operation: str) -> None:
+    cluster, a, _ = that_say_where()
+    asker = Consumer(a, "asker", address=None, source={"dynamic": True})
+    (queue,) = a.broker.store.queues
+    service = Producer(a, "service", queue)
+    a.admin(operation, **OPERATIONS[operation])
+    service.publish(b"reply")
+    cluster.run()
+    assert (len(service.outcomes), asker.bodies) == (1, [b"reply"])
+    asker.settle(0)
+    cluster.wait(1_500)
+    assert sent_to(asker.talker) is not None
+
+
+@leaving
+def test_who_is_waited_for_is_no_slow_consumer(operation: str) -> None:
+    slow = {"slow_consumer_threshold": 1, "slow_consumer_policy": "KILL", "slow_consumer_check_period": 2}
+    cluster, a, _ = that_say_where(options={**LIMITS, "address_settings": {"#": slow}})
+    producer = filled(a, 3, cluster)
+    consumer = Consumer(a)
+    a.admin(operation, **OPERATIONS[operation])
+    publish(producer, cluster, 3, 4)
+    cluster.wait(9_000)
+    assert (a.events("consumer-slow"), consumer.talker.is_closed) == ([], False)
+    cluster.wait(3_000)
+    assert sent_to(consumer.talker) is not None
+
+
+@leaving
+def test_who_has_not_settled_is_named_once_although_the_disk_is_waited_for(operation: str) -> None:
+    cluster, a, _, consumer = with_three_taken(operation)
+    cluster.wait(10_500)
+    a.is_disk_held = True
+    a.ask("send", address="elsewhere", messages=[{"body": "x", "durable": True}])
+    cluster.wait(6_000)
+    assert not consumer.talker.is_closed, "what was taken in is answered first"
+    assert len(a.events("messages-not-settled")) == 1
+
+
+def test_whoever_stays_does_not_do_so_twice_as_another_node_takes_over() -> None:
+    of = Heirs(bound_ms=-1)
+    filled(of.a, 3, of.cluster)
+    consumer = Consumer(of.a)
+    begin(of.a, of.cluster)
+    of.cluster.wait(9_000)
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(2_500)
+    assert consumer.talker.is_closed

@@ -48,10 +48,10 @@ def answered_before_it_is_sent_away(cluster: ClusterStage, a: ClusterNode, produ
     assert (len(producer.outcomes), producer.talker.is_closed) == (2, True)
 
 
-def that_say_where() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+def that_say_where(options: Any = LIMITS) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
     """Two nodes that tell how clients reach them."""
     cluster = ClusterStage()
-    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "OFF", "client_connector_ref": "clients"}
+    said: dict[str, Any] = {"options": options, "message_load_balancing": "OFF", "client_connector_ref": "clients"}
     for name, other in (("a", "b"), ("b", "a")):
         base = options_for(name, [other], said)
         clients = ConnectorOptions("clients", f"{name}.example", 5672, False)

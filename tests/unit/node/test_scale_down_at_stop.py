@@ -13,6 +13,7 @@ from mqbroker.node.values import inputs as given
 from mqbroker.node.values.node_states import NodeState
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
+from tests.support.large_messages import Consumer
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
 from tests.unit.node.test_moving_subscriptions import left_behind, published, waits
 from tests.unit.node.test_scale_down import sent_to
@@ -383,3 +384,15 @@ def test_what_cannot_move_stays_and_is_told() -> None:
     (said,) = a.events("scale-down-moved")
     assert said["left"] == 1
     assert "latest" in str(said["stays"])
+
+
+@pytest.mark.parametrize(("timeout_ms", "stays_ms"), [(5_000, 1_250), (20_000, 5_000), (300_000, 10_000)])
+def test_who_has_not_settled_is_waited_for_during_a_part_of_the_time_alone(timeout_ms: int, stays_ms: int) -> None:
+    cluster, (a, b) = cluster_of(a={"timeout": timeout_ms})
+    filled(a, 3, cluster)
+    consumer = Consumer(a, credit=1)
+    stop(a, cluster, 1_000 + stays_ms - 300)
+    assert not consumer.talker.is_closed
+    cluster.wait(3_000)
+    assert (consumer.talker.is_closed, a.halted, count_at(b)) == (True, 0, 3)
+    assert a.events("scale-down-unfinished") == []

@@ -40,7 +40,9 @@ class ScaleDownTable(OptionTable):
         unit="messages", ge=-1, le=1_000_000,
     )  # fmt: skip
     timeout: int = option(
-        300_000, "Time that this may take; then the broker stops, and what is left is served when it starts again.",
+        300_000,
+        "Time that this may take; then the broker stops, and what is left is served when it starts again. Clients with "
+        "unsettled messages stay for a quarter of it, and for ten seconds at most.",
         unit="ms", ge=1_000, le=TIMEOUT_MS_MAX,
     )  # fmt: skip
     heir_timeout: int = option(

@@ -60,6 +60,10 @@ class Client(Consumer, Protocol):
         """Whether it has taken messages that are not settled; what a browser has are copies."""
 
     @property
+    def is_departing(self) -> bool:
+        """Whether it gets nothing more, as its connection is about to be sent to another node."""
+
+    @property
     def settled_count(self) -> int:
         """Messages that it was sent and has settled, with whatever outcome."""
 

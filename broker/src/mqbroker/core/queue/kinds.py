@@ -63,6 +63,11 @@ class QueueKind:
         return self.routing == FORWARD
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether it ends with the connection that it was made for, and its messages with it."""
+        return self.name.startswith(TEMPORARY_PREFIX) and not self.is_durable
+
+    @property
     def is_draining(self) -> bool:
         """Whether it is a queue of clients whose messages go to its namesake at another node (drains.py)."""
         return bool(self.drains_as)

@@ -98,6 +98,11 @@ class LinkConsumer:
         return not is_copy and self.link.session.unsettled.has_of(self.link)
 
     @property
+    def is_departing(self) -> bool:
+        """Whether it gets nothing more, as its connection goes to another node; but what ends with that."""
+        return self.peer.is_departing and not self.queue.kind.is_temporary
+
+    @property
     def settled_count(self) -> int:
         """What went over the link, but for what is unsettled."""
         link = self.link
@@ -156,7 +161,9 @@ class LinkConsumer:
     def capacity(self) -> int:
         """Messages that credit, window and the transport let through now."""
         link, peer = self.link, self.peer
-        if not link.is_attached or peer.is_blocked or peer.is_departing or self.download is not None:
+        if not link.is_attached or peer.is_blocked or self.download is not None:
+            return 0
+        if peer.is_departing and self.is_departing:
             return 0
         LOOK.has_touched = True
         if peer.out_bytes > peer.out_bytes_max:
@@ -170,7 +177,7 @@ class LinkConsumer:
         if self.is_arriving or self.download is not None:
             return False
         peer = self.peer
-        is_held = peer.is_blocked or peer.is_departing or not self.link.session.window
+        is_held = peer.is_blocked or self.is_departing or not self.link.session.window
         is_held = is_held or self.queue in peer.broker.next_turn
         # A pause holds back nothing from who looks on.
         has_any = self.queue.ready_count > 0 and (self.is_browser or not self.queue.is_paused)

@@ -2,8 +2,8 @@
 
 A consumer is judged from one check of its queue to the next, and only by what it could help: the queue had messages to
 hand out all the time, and the consumer could take none at either check, because its credit was used up or its peer did
-not read. What counts is what it has settled, with whatever outcome. Source: Artemis's manual, "Detecting Slow
-Consumers".
+not read. Who gets nothing more as this node sends its clients away is not slow. What counts is what it has settled,
+with whatever outcome. Source: Artemis's manual, "Detecting Slow Consumers".
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Watch:
         elapsed_ns, self._checked_ns = now_ns - self._checked_ns, now_ns
         before, self._before = self._before, {}
         for consumer in consumers:
-            now = Progress(consumer.settled_count, consumer.capacity() == 0)
+            is_stuck = not consumer.is_departing and consumer.capacity() == 0
+            now = Progress(consumer.settled_count, is_stuck)
             then = before.get(consumer)
             if then is not None and was_waiting and then.is_stuck and now.is_stuck:
                 count = now.settled_count - then.settled_count

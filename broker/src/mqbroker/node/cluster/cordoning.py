@@ -149,7 +149,8 @@ class Cordoning:
         self.due_ns = 0
         if not self.record.is_on or not broker.is_running:
             return
-        self._departing.hold_back("this node is cordoned", now_ns - self._closing_ns)
+        if not self._departing.held:
+            self._departing.hold_back("this node is cordoned", now_ns - self._closing_ns)
         broker.store.decisions.wait_for_earlier(self._close)  # what was taken in is answered first
         if any(self._departing.clients()):
             self._look_again(now_ns + LOOK_AGAIN_NS)

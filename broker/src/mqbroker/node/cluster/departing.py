@@ -53,12 +53,13 @@ class Doors(Protocol):
 class DepartingClients:
     """See the module's docstring. `held`: connections that are about to be closed, and are not read."""
 
-    __slots__ = ("_broker", "_may_stay", "_since_ns", "held")
+    __slots__ = ("_broker", "_may_stay", "_since_ns", "_stay_ns", "held")
 
     def __init__(self, broker: AcceptingBroker) -> None:
         self._broker: Final = broker
         self._may_stay = False
         self._since_ns = 0
+        self._stay_ns = STAY_NS
         self.held: dict[AcceptedPeer, None] = {}
 
     def clients(self) -> Iterator[AcceptedPeer]:
@@ -69,9 +70,10 @@ class DepartingClients:
             if not peer.connection.is_dead and peer.connection.state is ConnectionState.OPENED:
                 yield peer
 
-    def begin(self) -> None:
-        """Nothing is delivered to them from now on."""
+    def begin(self, stay_ns: int = STAY_NS) -> None:
+        """Nothing is delivered to them from now on. `stay_ns`: so long nobody stays after the others at most."""
         LOOK.has_touched = True
+        self._stay_ns = stay_ns
         self._may_stay, self._since_ns = True, self._broker.at.monotonic_ns
         for peer in self.clients():
             peer.departs(True)
@@ -89,9 +91,9 @@ class DepartingClients:
 
     def hold_back(self, why: str, late_ns: int) -> None:
         """They are read no more: what they send from now on is another node's. `late_ns`: since their grace was over;
-        STAY_NS later nobody stays: open transactions are rolled back, and messages return, for this reason."""
+        some seconds later nobody stays: open transactions are rolled back, and messages return, for this reason."""
         LOOK.has_touched = True
-        self._may_stay = late_ns < STAY_NS
+        self._may_stay = late_ns < self._stay_ns
         for peer in self.clients():
             stays = _why_it_stays(peer)
             if stays and self._may_stay:

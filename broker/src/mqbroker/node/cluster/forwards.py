@@ -311,7 +311,8 @@ class Forwards:
     def leave(self, consumer: ForwardConsumer) -> None:
         """The consumer serves its queue no more."""
         LOOK.has_touched = True
-        self.consumers.pop(consumer.queue, None)
+        if self.consumers.get(consumer.queue) is consumer:
+            del self.consumers[consumer.queue]
         if consumer in consumer.queue.consumers:
             self.broker.store.leave(consumer.queue, consumer)
         self._look(consumer.queue)

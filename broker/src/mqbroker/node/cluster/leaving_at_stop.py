@@ -105,7 +105,8 @@ class LeavingAtStop:
     def _begin(self, heir: HeirCandidate) -> None:
         LOOK.has_touched = True
         self._phase = LeavingPhase.MOVES
-        self._broker.scaling_down.begin(heir.connection, heir.node_id, is_forced=True, is_at_stop=True)
+        left_ns = max(self._until_ns - self._broker.at.monotonic_ns, 1)
+        self._broker.scaling_down.begin(heir.connection, heir.node_id, is_forced=True, at_stop_ns=left_ns)
         self._look_again(LOOK_NS)
 
     def _look_again(self, in_ns: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
-from mqbroker.core.queue.kinds import FORWARD, TEMPORARY_PREFIX
+from mqbroker.core.queue.kinds import FORWARD
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
@@ -105,7 +105,7 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
     what = hindrance_of(kind)
     if not what:
         return _why_it_waits(broker, queue)
-    if kind.name.startswith(TEMPORARY_PREFIX) and not kind.is_durable:
+    if kind.is_temporary:
         return ""
     return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
 

@@ -26,6 +26,7 @@ from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.departing import (
     GRACE_NS,
     LOOK_AGAIN_NS,
+    STAY_NS,
     DepartingClients,
     Doors,
     place_at,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mqbroker.cluster.notices import Member
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
+STAY_PART: Final = 4  # of the time that a stop has nobody stays longer than one such part
 CARGO_NS: Final = 5_000 * NS_PER_MS
 CARGO_LOOK_NS: Final = 20 * NS_PER_MS
 CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
@@ -116,14 +118,15 @@ class ScalingDown:
         elif record.is_on:
             self._look_again(self._broker.at.monotonic_ns + LOOK_AGAIN_NS)
 
-    def begin(self, connection: str, target: str, *, is_forced: bool, is_at_stop: bool = False) -> None:
-        """This node leaves from now on. `is_at_stop`: this process ends with it, and the next one serves."""
+    def begin(self, connection: str, target: str, *, is_forced: bool, at_stop_ns: int = 0) -> None:
+        """This node leaves from now on. `at_stop_ns`: this process ends with it, which has so long, and the next one
+        serves."""
         broker = self._broker
         broker.cordoning.give_way()
-        self.record.begin(connection, target, is_forced=is_forced, is_at_stop=is_at_stop)
+        self.record.begin(connection, target, is_forced=is_forced, is_at_stop=at_stop_ns > 0)
         self._doors.cordon()
         self._tell(target)
-        self._departing.begin()
+        self._departing.begin(min(STAY_NS, at_stop_ns // STAY_PART) if at_stop_ns else STAY_NS)
         broker.notice(Level.INFO, "scale-down-begun", connection=connection, node_id=target)
         self._begin_at(broker.at.monotonic_ns + GRACE_NS)
 
