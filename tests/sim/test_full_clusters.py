@@ -46,5 +46,7 @@ def test_a_purge_that_takes_too_much_is_found() -> None:
 
 def test_what_expires_at_two_nodes_is_found() -> None:
     with patch.object(HandedOver, "free_count", lambda _self, _first, count: count):
-        found = (each for seed in (EXPIRED_TWICE, *range(BUG_SEEDS_MAX)) for each in FullClusters(seed).run().violations)
+        found = (
+            each for seed in (EXPIRED_TWICE, *range(BUG_SEEDS_MAX)) for each in FullClusters(seed).run().violations
+        )
         assert any(each.startswith("doubled") for each in found)
