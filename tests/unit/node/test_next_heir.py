@@ -133,32 +133,6 @@ def test_the_next_one_takes_what_waits_and_the_first_one_what_it_may_have(has_it
     assert of.everywhere() == names(COUNT)
 
 
-def test_the_time_begins_with_the_drain_and_not_while_clients_may_still_go_on() -> None:
-    of = Heirs(bound_ms=1_000)
-    filled(of.a, 300, of.cluster)
-    of.b.is_disk_held = True
-    begin(of.a, of.cluster)
-    of.cluster.wait(1_900)
-    assert (shown(of.a)["node"], of.unanswered > 0) == ("b", True)
-    of.cluster.wait(1_500)
-    assert shown(of.a)["node"] == "c"
-
-
-def test_that_nothing_had_to_go_for_long_is_nothing_against_an_heir() -> None:
-    of = Heirs()
-    filled(of.a, 10, of.cluster)
-    begin(of.a, of.cluster)
-    of.cluster.wait(2 * BOUND_MS)
-    assert (count_at(of.a), count_at(of.b)) == (0, 10)
-    of.b.is_disk_held = True
-    of.a.admin("send", address="orders", messages=[{"body": each} for each in names(300, 10)])
-    of.cluster.run()
-    of.cluster.wait(BOUND_MS - 5_000)
-    assert (shown(of.a)["node"], of.unanswered > 0) == ("b", True)
-    of.cluster.wait(10_000)
-    assert shown(of.a)["node"] == "c"
-
-
 def test_what_waits_apart_does_so_after_a_crash_of_the_node_that_leaves() -> None:
     of = Heirs()
     of.begin_half(has_it=True)

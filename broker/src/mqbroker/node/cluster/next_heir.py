@@ -1,7 +1,7 @@
 """Whether the heir of a node that leaves still takes what it gets, and which node does so in its place.
 
-It is passed over when something that it cannot have yet has waited for `[scale-down] heir-timeout`, and nothing has
-gone meanwhile: that it is away, full, paused or refuses looks the same from here. So it is where others go, and the
+It is passed over when something waits that it cannot have yet, and nothing has gone for `[scale-down] heir-timeout`:
+that it is away, full, paused or refuses looks the same from here. So it is where others go, and the
 link of one queue has had no credit for so long, as where its address is full. It is passed over at once where somebody
 had it forgotten. Source: docs/adr/0027-scale-down.md.
 """
@@ -54,7 +54,7 @@ class NextHeir:
         self._broker: Final = broker
         self.idle: Final = IdleQueues(broker)
         self._went = -1  # so much has gone,
-        self._since_ns = 0  # since then, or since something waits that could go
+        self._since_ns = 0  # since then
 
     def begin(self) -> None:
         """It leaves from now on, or the heir is another one."""
@@ -71,7 +71,7 @@ class NextHeir:
         owed = [queue for queue in broker.store.queues.values() if is_asked and self._is_owed(queue, is_given_up)]
         LOOK.has_touched = True
         self.idle.look(now_ns)
-        if went != self._went or not owed:
+        if went != self._went:
             self._went, self._since_ns = went, now_ns
         if record.is_at_stop:
             return None  # that has a way of its own (leaving_at_stop.py)
