@@ -12,7 +12,7 @@ from tests.sim.heir_bugs import HEIR_BUGS
 SEEDS = range(1, 41)  # some of them each day
 EACH_DAY = 4
 EACH_TIME = (0, 2030)  # the next one takes over; its answer came when the queue went elsewhere
-BUG_SEEDS_MAX = 100
+BUG_SEEDS = (137, *range(100))  # the first one has messages apart that are taken out by nobody, which is rare
 
 
 def test_all_comes_once_whichever_heir_falls_out() -> None:
@@ -35,4 +35,4 @@ def _is_found(seed: int) -> bool:
 @pytest.mark.parametrize("name", HEIR_BUGS)
 def test_a_bug_is_found(name: str) -> None:
     with HEIR_BUGS[name]():
-        assert any(map(_is_found, range(BUG_SEEDS_MAX)))
+        assert any(map(_is_found, BUG_SEEDS))
