@@ -26,6 +26,7 @@ class Subscription:
 
     priority: int = 0
     is_browser: bool = False
+    is_departing: bool = False
     conn, far, name = CONN, "198.51.100.7:61613", "subscription-1"
 
     def __init__(
@@ -46,6 +47,10 @@ class Subscription:
     @property
     def is_there(self) -> bool:
         return not self.ended
+
+    @property
+    def has_unsettled(self) -> bool:
+        return bool(self.held)
 
     def capacity(self) -> int:
         return self.credit - len(self.held)
