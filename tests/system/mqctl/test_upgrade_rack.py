@@ -122,3 +122,11 @@ def test_all_of_it_is_taken_back_also_by_a_rollback_that_was_killed(site: TwoRel
     site.was_killed = False
     assert site.running() == [OLD] * 3
     assert [row["state"] for row in site.rows("status")] == ["running"] * 3
+
+
+def test_nothing_was_lost_and_nothing_came_twice(site: TwoReleases, traffic: Traffic) -> None:
+    """What had not yet been said as its broker stopped may come again, flagged as redelivered."""
+    verdict = traffic.verdict()
+    print(json.dumps(verdict["counts"]))
+    assert verdict["violations"] == []
+    assert min(verdict["counts"]["accepted"][host] for host in HOSTS) > 0
