@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.variables import Access
+
+
+def local_inventory(*names: str) -> str:
+    """The text of an inventory of one cluster, whose hosts Ansible reaches as this machine."""
+    hosts = "".join(f"    {name}: {{ansible_host: 192.0.2.{name.removeprefix('mq')}}}\n" for name in names)
+    return f"""\
+all:
+  vars:
+    mq_cluster_name: main
+    mq_cluster_secret: 0123456789abcdef0123456789abcdef
+    ansible_connection: local
+    ansible_become: false
+    ansible_python_interpreter: {sys.executable}
+  hosts:
+{hosts}"""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,22 +26,12 @@ from mqctl.scaledown.looks import look_at
 from mqctl.scaledown.plan import plan_of
 from mqctl.world import World
 
+from tests.support.local_hosts import local_inventory
 from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, done, drain, leaving, made, said, says, world
 
 __all__ = ["leaving", "world"]
 
-INVENTORY = f"""\
-all:
-  vars:
-    mq_cluster_name: main
-    mq_cluster_secret: 0123456789abcdef0123456789abcdef
-    ansible_connection: local
-    ansible_become: false
-    ansible_python_interpreter: {sys.executable}
-  hosts:
-    mq1: {{ansible_host: 192.0.2.1}}
-    mq3: {{ansible_host: 192.0.2.3}}
-"""
+INVENTORY = local_inventory("mq1", "mq3")
 EMPTY = {"state": "moved", "node": "mq1", "node_id": "id-mq1", "moved": 3}
 
 

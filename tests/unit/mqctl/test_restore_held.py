@@ -27,24 +27,13 @@ from mqctl.ssh.local import LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 
-from tests.support.local_hosts import LocalHosts
+from tests.support.local_hosts import LocalHosts, local_inventory
 from tests.unit.app.test_backup_restore import MACHINE, StoppedNode, write
 from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, HostShell, said, world
 
 __all__ = ["world"]
 
-INVENTORY = f"""\
-all:
-  vars:
-    mq_cluster_name: main
-    mq_cluster_secret: 0123456789abcdef0123456789abcdef
-    ansible_connection: local
-    ansible_become: false
-    ansible_python_interpreter: {sys.executable}
-  hosts:
-    mq1: {{ansible_host: 192.0.2.1}}
-    mq2: {{ansible_host: 192.0.2.2}}
-"""
+INVENTORY = local_inventory("mq1", "mq2")
 MQBROKER = f"""#!{sys.executable}
 import sys
 from pathlib import Path

@@ -35,9 +35,8 @@ FOREVER_MS: Final = 1 << 63
 NUMBER: Final = 1  # of the first that stands under each name
 PREFIX: Final = INTERNAL_PREFIX + "scale-down-held."
 PAGED_MAX: Final = WINDOW  # messages of one queue that are in memory for it, beyond what was so already
-STRETCHES_MAX: Final = (
-    1_000  # of ids; beyond that what lies between the nearest waits as well, if it does for nobody else
-)
+# Of ids; beyond that what lies between the nearest waits as well, if it does for nobody else.
+STRETCHES_MAX: Final = 1_000
 STRETCHES_SAID_MAX: Final = 4_000  # in one piece of what the journal has, which has less than 64 KiB
 _STRETCH: Final = Struct(">QQ")
 
