@@ -43,6 +43,8 @@ CONNECTION: dict[str, Any] = {
     "idle_timeout_ms": 3000,
     "call_timeout_ms": 10_000,
     "allow_plain": True,
+    # Where several places are named a client begins at the first of them, so that it is known who is where.
+    "connection_load_balancing_policy": "first-element",
     "use_topology_for_load_balancing": False,
 }
 

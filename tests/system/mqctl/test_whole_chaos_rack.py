@@ -1,4 +1,4 @@
-"""Every fault at every step of a change, on real hosts, which takes more than an hour. Needs root and the rack."""
+"""Every fault at every step of a change, on real hosts, which takes hours. Needs root and the rack."""
 
 from __future__ import annotations
 

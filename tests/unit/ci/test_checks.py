@@ -210,7 +210,7 @@ def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
     extra = [part for part in checks.PARTS if part.is_extra]
     scenarios = ["molecule cluster3", "molecule chain", "molecule scale_down"]
     assert [part.name for part in extra] == [
-        "fast tests", *scenarios, "stories on hosts", "chaos of the day", "whole chaos",
+        "fast tests", *scenarios, "stories on hosts", "whole chaos",
     ]  # fmt: skip
     assert checks.chosen(["test"]) == [part for part in checks.PARTS if part not in extra]
     assert checks.chosen([part.name for part in extra]) == extra
@@ -251,7 +251,7 @@ def test_all_parts_are_in_lanes_and_hosts_are_made_by_two_at_a_time(checks: Modu
     everything = checks.chosen(["test"])
     looking, computing, processes, hosts, racks = checks.in_lanes(everything)
     assert [part.name for part in processes] == ["native build", "brokers and mqctl", "foreign clients"]
-    assert [part.name for part in hosts] == ["mqctl on hosts"]
+    assert [part.name for part in hosts] == ["mqctl on hosts", "chaos of the day"]
     assert [part.name for part in racks] == ["rack", "molecule default", "molecule power"]
     assert [*looking, *computing, *processes, *hosts, *racks] == everything
     quick = checks.in_lanes(checks.chosen(["check"]))
