@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.wire.performatives import Released
+from mqbroker.node.values import inputs as given
+from mqbroker.wire.performatives import Accepted, Released
 
-from tests.support import frames
+from tests.support import frames, transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage
-from tests.support.large_messages import Consumer, Producer, header_of
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.support.large_messages import Consumer, Producer, content, header_of
+from tests.unit.node.amqp.test_coordinator import Client, condition
 from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
 from tests.unit.node.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved, sent_to, shown, that_say_where
@@ -209,3 +210,113 @@ def test_whoever_stays_does_not_do_so_twice_as_another_node_takes_over() -> None
     of.a.admin("scale-down", node="c")
     of.cluster.wait(2_500)
     assert consumer.talker.is_closed
+
+
+# -- what is on its way in as their time is over -----------------------------------------------------------------------
+
+LARGE = {
+    **LIMITS,
+    "limits": {
+        **LIMITS["limits"],
+        "amqp_min_large_message_size_bytes": 2000,
+        "large_message_in_memory_max_size_bytes": 0,
+    },
+}
+
+
+def with_a_large_one_coming(operation: str, wait_ms: int) -> tuple[ClusterStage, ClusterNode, Producer]:
+    """A node of which the time of its clients is over, perhaps also that of those that stay: its disk is at work, and a
+    large message of one of them is whole, but not in its file."""
+    cluster, a, _ = that_say_where(options=LARGE)
+    producer = Producer(a, "large")
+    cluster.run()
+    a.admin(operation, **OPERATIONS[operation])
+    cluster.wait(900)
+    a.is_large_held = True
+    producer.publish(content(1))
+    cluster.wait(wait_ms)
+    a.is_disk_held = True
+    a.ask("send", address="elsewhere", messages=[{"body": "x", "durable": True}])
+    cluster.wait(500)
+    assert not producer.talker.is_closed
+    return cluster, a, producer
+
+
+@leaving
+def test_a_large_message_that_is_not_in_its_file_is_waited_for_and_answered(operation: str) -> None:
+    cluster, a, producer = with_a_large_one_coming(operation, 0)
+    (row,) = [each for each in shown(a)["staying"] if each["conn"] == producer.talker.conn]
+    assert row["why"] == "has sent a message that is not taken in yet"
+    a.is_large_held = False
+    cluster.run()
+    producer.publish(b"behind")
+    a.is_disk_held = False
+    cluster.wait(3_000)
+    assert (len(producer.outcomes), sent_to(producer.talker) is not None) == (2, True)
+    assert count_at(a) + count_at(cluster.nodes["b"]) == 2
+
+
+@leaving
+@pytest.mark.parametrize("is_called_off", [False, True])
+def test_one_that_is_late_comes_in_if_it_stays_and_else_not_at_all(operation: str, is_called_off: bool) -> None:
+    cluster, a, producer = with_a_large_one_coming(operation, 9_900)
+    a.is_large_held = False
+    cluster.run()
+    producer.publish(b"behind")
+    assert (producer.talker.is_closed, count_at(a)) == (False, 0), "nobody could answer it in time"
+    if is_called_off:
+        a.admin(BACK[operation])
+    a.is_disk_held = False
+    cluster.wait(3_000)
+    taken = 2 if is_called_off else 0
+    assert (len(producer.outcomes), producer.talker.is_closed) == (taken, not is_called_off)
+    assert count_at(a) + count_at(cluster.nodes["b"]) == taken
+    assert len(a.large_files.sizes) == taken // 2
+
+
+def commit_in_time(operation: str, wait_ms: int) -> tuple[ClusterStage, ClusterNode, Client]:
+    """Somebody asks for a commit of many parts in the step in which somebody else's time is over."""
+    cluster, a, _ = that_say_where()
+    client = Client(a, "c")
+    links = [client.sender("orders"), client.sender("other")]
+    txn_id = client.declare()
+    for number in range(30):
+        client.post(links[number % 2], txn_id)
+    Producer(a, "before")
+    a.admin(operation, **OPERATIONS[operation])
+    cluster.wait(wait_ms)
+    a.is_disk_held = True
+    transactions.discharge(client.control, txn_id, "discharge")
+    a.give(given.BytesReceived(client.talker.conn, client.talker.take_out()))
+    due = a.broker.cordoning if operation == "cordon" else a.broker.scaling_down
+    a.now_ns = max(a.now_ns, due.due_ns)
+    a.turn()
+    assert a.broker.peers[client.talker.conn].transactions.open_count == (wait_ms < 10_000)
+    a.step()
+    a.is_disk_held = False
+    cluster.wait(3_000)
+    assert sent_to(client.talker) is not None
+    return cluster, a, client
+
+
+def both_counts(cluster: ClusterStage) -> int:
+    """Messages of both queues at both nodes."""
+    every = [node.broker.store.queues.get(name) for node in cluster.nodes.values() for name in ("orders", "other")]
+    return sum(queue.message_count for queue in every if queue is not None)
+
+
+@leaving
+def test_a_commit_in_time_is_waited_for_and_answered(operation: str) -> None:
+    cluster, _, client = commit_in_time(operation, 900)
+    assert client.outcomes("discharge") == [Accepted()]
+    assert both_counts(cluster) == 30
+
+
+@leaving
+def test_one_that_is_late_is_none_and_answered(operation: str) -> None:
+    cluster, a, client = commit_in_time(operation, 10_900)
+    (outcome,) = client.outcomes("discharge")
+    assert condition(outcome) == "amqp:connection:forced"
+    assert both_counts(cluster) == 0
+    (said,) = a.events("transactions-rolled-back")
+    assert said["count"] == 1

@@ -182,7 +182,8 @@ def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
 
 
 def close(broker: Broker, request: AdminRequest) -> None:
-    """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns."""
+    """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns. Each
+    is closed once all that it has sent and was taken in is answered, and takes in nothing more until then."""
     said = [each.name for each in WHO if request.arguments[each.name] is not None]
     if len(said) != 1:
         names = ", ".join(each.name for each in WHO)

@@ -71,6 +71,7 @@ class Connection(Login):
         self.partials = Partials()
         self.posts_begun: dict[bytes, int] = {}  # by transaction: messages of it that are not whole
         self.is_held = False  # nothing more is taken in before `go_on`
+        self.is_shut = False  # its owner is about to close it: it stays held
         self.allowance = work.NO_BOUND  # work that it may make before others have a turn; its owner's to renew
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._by_peer_channel: dict[int, Session] = {}
@@ -156,8 +157,9 @@ class Connection(Login):
 
     def go_on(self, handle: Callable[[], None]) -> None:
         """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
-        self.is_held = False
-        self.receive(b"", handle)
+        if not self.is_shut:
+            self.is_held = False
+            self.receive(b"", handle)
 
     @property
     def is_opening(self) -> bool:

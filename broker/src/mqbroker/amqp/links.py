@@ -250,8 +250,8 @@ class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
     __slots__ = (
-        "forms", "is_numbered", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial",
-        "run_max", "run_work", "window",
+        "forms", "is_numbered", "is_passed_over", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size",
+        "partial", "run_max", "run_work", "window",
     )  # fmt: skip
 
     role = ROLE_RECEIVER
@@ -262,6 +262,7 @@ class ReceiverLink(LinkBase):
         self.forms = Forms()
         self.window = 0
         self.is_starved = False
+        self.is_passed_over = False  # something that came was not taken in, nor is what comes behind it
         self.is_numbered = False  # flows of the sender say which ids its messages have
         self.max_message_size = 0
         self.run_max = RUN_MAX  # messages that are told at once: few where each costs by itself

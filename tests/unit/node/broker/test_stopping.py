@@ -10,7 +10,15 @@ from mqbroker.client.inputs import OpenSender
 from mqbroker.client.options import SenderTerms
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.node_states import NodeState
-from mqbroker.wire.performatives import Accepted, Declare, Declared, Discharge, Disposition, TransactionalState
+from mqbroker.wire.performatives import (
+    Accepted,
+    Declare,
+    Declared,
+    Discharge,
+    Disposition,
+    Rejected,
+    TransactionalState,
+)
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 
@@ -19,6 +27,7 @@ from tests.support.client_stage import A, App, B
 from tests.support.cluster_load import CLOSED_IN_ORDER, CONNECTED, LOST
 from tests.support.large_messages import Consumer, Producer, content, is_clean, stage_of
 from tests.support.stage import Stage, options_with
+from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_bystander_work import GO
 
 HOUR_MS = 3_600_000
@@ -128,8 +137,9 @@ def over(stage: Stage) -> None:
     stage.start()
 
 
-def count(stage: Stage) -> int:
-    return stage.broker.store.queues["orders"].message_count
+def count(stage: Stage, name: str = "orders") -> int:
+    queue = stage.broker.store.queues.get(name)
+    return 0 if queue is None else queue.message_count
 
 
 def test_a_message_that_would_get_no_answer_is_not_taken_in() -> None:
@@ -166,6 +176,64 @@ def test_a_commit_that_would_get_no_answer_is_none() -> None:
     over(stage)
     assert frames.of_kind(said, Disposition) == []
     assert count(stage) == 1
+
+
+@pytest.mark.parametrize("posts", [2, 30])
+def test_a_commit_is_answered_whether_it_has_its_turn_in_time_or_not(posts: int) -> None:
+    """One of many parts has its turn in the next step, which is too late."""
+    stage = Stage()
+    client = Client(stage)
+    links = [client.sender("orders"), client.sender("other")]
+    txn_id = client.declare()
+    for number in range(posts):
+        client.post(links[number % 2], txn_id)
+    stage.is_disk_held = True
+    Producer(stage).publish(b"before")
+    transactions.discharge(client.control, txn_id, "discharge")
+    stage.give(given.BytesReceived(client.talker.conn, client.talker.take_out()))
+    stage.give(given.Stop())
+    stage.run()
+    over(stage)
+    (outcome,) = client.outcomes("discharge")
+    assert isinstance(outcome, Accepted if posts == 2 else Rejected)
+    assert (count(stage), count(stage, "other")) == ((2, 1) if posts == 2 else (1, 0))
+
+
+def test_consumers_have_again_what_a_commit_that_is_too_late_was_to_take() -> None:
+    stage = Stage()
+    producer, client = Producer(stage), Client(stage)
+    for number in range(40):
+        producer.publish(b"%d" % number)
+    client.receiver("orders", 40)
+    txn_id = client.declare()
+    for number in range(40):
+        client.retire(number, number, txn_id, settled=True)
+    stage.is_disk_held = True
+    producer.publish(b"before")
+    transactions.discharge(client.control, txn_id, "discharge")
+    stage.give(given.BytesReceived(client.talker.conn, client.talker.take_out()))
+    stage.give(given.Stop())
+    stage.run()
+    over(stage)
+    assert isinstance(client.outcomes("discharge")[0], Rejected)
+    assert count(stage) == 41
+
+
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_nothing_comes_before_a_message_that_is_not_taken_in(size: int) -> None:
+    """On its link what is sent settled behind it is not taken in either; on others it is."""
+    stage = stage_of()
+    mixed, other = Producer(stage, "mixed", settled=True), Producer(stage, "other", settled=True)
+    stopping(stage)
+    mixed.publish(b"first")
+    mixed.link.send_settled = False
+    mixed.publish(content(1, size))
+    mixed.link.send_settled = True
+    mixed.publish(b"third")
+    other.publish(b"of another link")
+    over(stage)
+    assert Consumer(stage).bodies == [b"before", b"first", b"of another link"]
+    assert (mixed.outcomes, len(stage.large_files.sizes)) == ([], 0)
 
 
 def test_what_nobody_waits_for_counts_until_the_end() -> None:

@@ -69,8 +69,9 @@ class Block(ABC):
 class ReceivedMessage(Delivery):
     """A message that came. Settle it once: accept, reject, release or modify, or by the end of a `with` block.
 
-    Each says whether the broker was told: False means that the connection was lost meanwhile, and that the message will
-    come again. With `confirm`, they return when the broker has settled as well.
+    Each says whether the broker was told: False means that the connection was lost meanwhile. The message comes again
+    then, unless the broker heard it all the same, as one that stops may. With `confirm`, they return when the broker
+    has settled as well.
     """
 
     __slots__ = ("_runner",)

@@ -86,7 +86,7 @@ class Containment:
         connection = peer.connection
         connection.events.clear()
         connection.allowance = NO_BOUND  # all of its links at once: what they hold of unfinished messages is gone then
-        peer.close(CONDITION, WHY)
+        peer.close_at_once(CONDITION, WHY)
         connection.shrink_partial(connection.partial_bytes)
 
     def _tell(self, error: Exception, **whose: str | int) -> None:

@@ -10,7 +10,7 @@ the connection may work in it. The discharge is answered when the commit is on d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
 from mqbroker.amqp.links import LinkBase, ReceiverLink
@@ -46,6 +46,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
 
+CALLED_OFF: Final = "amqp:connection:forced"  # the close that follows says it, too
 UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
 
 
@@ -59,7 +60,7 @@ class Transactions:
     def __init__(self, peer: Peer) -> None:
         self._broker, self._conn = peer.broker, peer.conn
         self._ongoing: dict[bytes, OpenTransaction] = {}  # in the order of their deadlines
-        self._endings: dict[Ending, None] = {}  # that are not over
+        self._endings: dict[Ending, Callable[[Refused], None]] = {}  # that are not over, and who is refused a commit
         self._declared_count = 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -77,7 +78,7 @@ class Transactions:
     @property
     def open_count(self) -> int:
         """Transactions that could still be committed."""
-        return sum(each.work.is_open for each in self._ongoing.values())
+        return sum(each.work.is_open for each in self._ongoing.values()) + sum(each.is_commit for each in self._endings)
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
 
@@ -154,14 +155,26 @@ class Transactions:
         elif (failure := transaction.work.failure) is not None:
             self._roll_back(transaction, lambda: self._reject(link, delivery_id, failure))
         else:
-            self._end(transaction, lambda: self._commit(transaction, link, delivery_id), is_commit=True)
+            self._end(transaction, lambda: self._commit(transaction, link, delivery_id),
+                      lambda refused: self._reject(link, delivery_id, refused))  # fmt: skip
 
     def _accept(self, link: ReceiverLink, delivery_id: int) -> None:
         if link.is_attached:
             link.session.accept(delivery_id, 1)
 
-    def _end(self, transaction: OpenTransaction, then: Callable[[], None], *, is_commit: bool = False) -> None:
-        """It ends, by turns where there is much of it; what follows from that comes after."""
+    def call_off(self, why: str) -> None:
+        """Commits that have not had their turn are none, and who asked for them hears it."""
+        LOOK.has_touched = True
+        for ending, refuse in self._endings.items():
+            if ending.is_commit:
+                ending.call_off()
+                refuse(Refused(CALLED_OFF, why))
+                self._peer.touch()
+
+    def _end(
+        self, transaction: OpenTransaction, then: Callable[[], None], refuse: Callable[[Refused], None] | None = None
+    ) -> None:
+        """It ends, by turns where there is much of it; what follows from that comes after. `refuse`: of a commit."""
 
         def done(ending: Ending) -> None:
             LOOK.has_touched = True
@@ -171,8 +184,8 @@ class Transactions:
             self._peer.touch()
 
         LOOK.has_touched = True
-        ending = Ending(self._peer.connection, transaction, done, is_commit=is_commit)
-        self._endings[ending] = None
+        ending = Ending(self._peer.connection, transaction, done, is_commit=refuse is not None)
+        self._endings[ending] = refuse or _refuse_nothing
         self._peer.connection.leave(ending)
         self._peer.touch()
 
@@ -429,6 +442,10 @@ def _request_in(payload: bytes) -> Declare | Discharge:
             "amqp:decode-error", f"a message to the coordinator has an amqp-value section, not 0x{code:02x}"
         )
     return decode_coordination(payload, offset, sections.footer if sections.footer >= 0 else len(payload))
+
+
+def _refuse_nothing(_: Refused) -> None:
+    """What is no commit cannot be called off."""
 
 
 def _detach(link: ReceiverLink, why: str) -> None:

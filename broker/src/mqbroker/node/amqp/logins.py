@@ -55,7 +55,7 @@ class Logins:
         def came(key: Any, why: str) -> None:
             for peer in waiting():
                 if why:
-                    peer.close("amqp:internal-error", "the key of the login could not be derived; try again")
+                    peer.close_at_once("amqp:internal-error", "the key of the login could not be derived; try again")
                 else:
                     peer.derived(key)
 

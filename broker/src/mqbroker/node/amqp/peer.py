@@ -42,6 +42,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Origin
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.coordinator import Transactions
+from mqbroker.node.amqp.farewell import Farewell
 from mqbroker.node.amqp.settlements import take_back, take_outcomes
 from mqbroker.node.amqp.uploads import Uploads
 from mqbroker.node.values.effects import CloseConnection, PauseReading
@@ -69,10 +70,10 @@ class Peer(ABC):
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "broker", "calm_ns", "conn", "connection", "due_ns", "far", "in_turns",
-        "is_blocked", "is_departing", "is_full", "is_new", "is_paused", "is_told_empty", "is_told_malformed",
-        "is_unhearing", "out_bytes", "out_bytes_max", "patience", "producers", "rejected_count", "scheduled_ns",
-        "spoke_ns", "temporary", "transactions", "unheard_bytes", "uploads", "user",
+        "_deadline_ns", "_heard_ns", "broker", "calm_ns", "conn", "connection", "due_ns", "far", "farewell",
+        "in_turns", "is_blocked", "is_departing", "is_full", "is_new", "is_paused", "is_told_empty",
+        "is_told_malformed", "is_unhearing", "out_bytes", "out_bytes_max", "patience", "producers",
+        "rejected_count", "scheduled_ns", "spoke_ns", "temporary", "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
 
     judges_others: ClassVar[bool] = True
@@ -84,7 +85,7 @@ class Peer(ABC):
         self.far = far
         self.user: str | None = None
         self.is_blocked = False
-        self.is_departing = False  # it is about to be sent to another node: what it took it may settle, it gets no more
+        self.is_departing = False  # it is about to be closed: what it took it may settle, it gets no more
         self.in_turns = False  # what comes from it goes through the line (turns.py)
         self.calm_ns = 0  # at least until then
         self.is_new = False  # and it is about to open
@@ -99,7 +100,7 @@ class Peer(ABC):
         self.out_bytes_max = OUT_BYTES_MIN
         self.producers: dict[ReceiverLink, None] = {}
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
-        self.transactions = Transactions(self)
+        self.transactions, self.farewell = Transactions(self), Farewell()
         self.uploads = Uploads(self)
         self.patience = patience
         now_ns = broker.at.monotonic_ns
@@ -189,9 +190,9 @@ class Peer(ABC):
     def departs(self, is_departing: bool) -> None:
         """Its consumers get nothing from now on, or do so again."""
         LOOK.has_touched = True
-        if self.is_departing and not is_departing:
+        if self.is_departing and not is_departing and not self.farewell.is_final:
             self.connection.wake()
-        self.is_departing = is_departing
+        self.is_departing = is_departing or self.farewell.is_final
         self.touch()
         self.handle_events()
 
@@ -215,11 +216,16 @@ class Peer(ABC):
         """Something may have to go out at the end of this step."""
         self.broker.touched[self.conn] = self
 
-    def close(self, condition: str | None, description: str, info: dict[Symbol, Any] | None = None) -> None:
-        """Close from our side."""
+    def close(self, condition: str, description: str, info: dict[Symbol, Any] | None = None) -> None:
+        """Close from our side in good order (farewell.py): perhaps later, when what it has sent is answered."""
+        self.farewell.close(self, self.broker.store.decisions, (condition, description, info))
+
+    def close_at_once(self, condition: str, description: str, info: dict[Symbol, Any] | None = None) -> None:
+        """Close from our side, whatever of it has no answer."""
         self.connection.close(condition, description, info)
         self.touch()
         self.handle_events()
+        self.broker.turns.depart(self)
 
     def detach(self, link: LinkBase, condition: str | None = None, why: str = "", *, is_closed: bool = True) -> None:
         """End a link from our side, outside of its events; what it had goes back at once."""
@@ -245,7 +251,7 @@ class Peer(ABC):
     def pause_if_needed(self) -> None:
         """Read or not, by what is on its way to the disk, or waits."""
         is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
-        is_behind = self.is_full or self.uploads.is_behind
+        is_behind = self.is_full or self.uploads.is_behind or self.connection.is_shut
         self.pause(is_journal_full or is_behind or self.broker.holds_back(self))
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -261,7 +267,7 @@ class Peer(ABC):
             self.due_ns = self._deadline_ns
             if now_ns >= self._deadline_ns:
                 self._deadline_ns = 0
-                self.close("amqp:resource-limit-exceeded", f"not opened within {self.patience.opened_ms} ms")
+                self.close_at_once("amqp:resource-limit-exceeded", f"not opened within {self.patience.opened_ms} ms")
             return
         idle_ns = self.patience.idle_ms * NS_PER_MS
         if idle_ns and not self.is_paused and now_ns >= self._heard_ns + idle_ns:
@@ -306,8 +312,12 @@ class Peer(ABC):
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
         link = event.link
-        if self.broker.is_answering and not event.is_settled:
-            return  # no answer would come in time, so who sent them sends them again, to whomever
+        if self.broker.is_answering and (link.is_passed_over or not event.is_settled):
+            # No answer would come in time, so who sent them sends them again, to whomever: what comes behind would be
+            # before them.
+            LOOK.has_touched = True
+            link.is_passed_over = True
+            return
         if link.is_attached:  # else the same read brought more after what made us detach the link
             link.end.incoming(self, event)
 
@@ -401,6 +411,7 @@ class Peer(ABC):
             self.tell_failure(event.condition, event.description[:200])
         LOOK.has_touched = True
         self.due_ns = 0
+        self.farewell.open_door()
         self.broker.scope_ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:

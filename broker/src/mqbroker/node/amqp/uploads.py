@@ -191,6 +191,8 @@ class Uploads:
     def _finished(self, upload: Upload, event: Whole, why: str) -> None:
         """The file is whole: now it is a message like any other."""
         peer = self._broker.peers.get(self._conn)
+        if peer is not None and peer.farewell.puts_off(peer, lambda: self._finished(upload, event, why)):
+            return
         self._fail(upload, why)
         run = large_run(upload.head, Large(upload.file, upload.size_bytes))
         incoming = Incoming(event.link, run, event.delivery_id, event.is_settled)

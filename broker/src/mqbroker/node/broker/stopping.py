@@ -4,9 +4,10 @@ Where messages go to another node first (`[scale-down]`), the node runs until th
 has it without the rest of them, and who asks once more has it at once.
 
 Invariants: from the moment at which only the disk is waited for, nothing is taken in that would get no answer, because
-its sender says it again, perhaps to another node, where nobody knows it. Nothing comes behind the journal's end,
-whatever the node was about to do. Else the next start took it for that of a crash, after which everything that
-consumers may have had counts as delivered once more.
+its sender says it again, perhaps to another node, where nobody knows it; nor what comes behind it on its link, even
+where that needs no answer, so that the order holds; nor a commit that has not had its turn. Nothing comes behind the
+journal's end, whatever the node was about to do. Else the next start took it for that of a crash, after which
+everything that consumers may have had counts as delivered once more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from mqbroker.node.values.node_states import NODE_STATES, RUNS, NodeEvent, NodeS
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
+
+
+WHY: Final = "the broker stops"
 
 
 class Stopping:
@@ -79,6 +83,8 @@ class Stopping:
         """All that was taken in is on its way to the disk, and is answered when it is there."""
         LOOK.has_touched = True
         self._broker.is_answering = True
+        for peer in self._broker.peers.values():
+            peer.transactions.call_off(WHY)
         self._broker.store.decisions.wait_for_earlier(self._close_all)
 
     def cordon(self) -> None:
@@ -100,7 +106,7 @@ class Stopping:
         LOOK.has_touched = True
         for peer in list(self._broker.peers.values()):
             peer.connection.allowance = NO_BOUND  # nothing of it may come behind the journal's end
-            peer.close("amqp:connection:forced", "the broker stops")
+            peer.close_at_once("amqp:connection:forced", WHY)
             peer.received(b"")
         self._broker.local.close_all()
         self._move(NodeEvent.ANSWERED)

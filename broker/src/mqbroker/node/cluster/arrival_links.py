@@ -1,7 +1,8 @@
 """Links on which another node of the cluster forwards messages to us.
 
-What was sent within the credit is always taken in: who is short of room gives no more credit, whatever the address's
-policy for clients is, because a message that is refused here is nobody's. Source: docs/adr/0012-cluster-connections.md.
+What was sent within the credit is always taken in, unless this node is about to close the connection: who is short of
+room gives no more credit, whatever the address's policy for clients is, because a message that is refused here is
+nobody's. Source: docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations

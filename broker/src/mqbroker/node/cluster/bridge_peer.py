@@ -159,7 +159,7 @@ class BridgePeer(Peer):
                 end.ended(event.error)
         elif not self.connection.is_dead:
             why = "without a reason" if event.error is None else str(event.error.condition)
-            self.close("amqp:illegal-state", f"the link for notices ended: {why}")
+            self.close_at_once("amqp:illegal-state", f"the link for notices ended: {why}")
 
     def _settled(self, event: Settled) -> None:
         if not self.forwards.settled(event):
@@ -170,7 +170,7 @@ class BridgePeer(Peer):
 
     def _ended(self, event: Ended) -> None:
         if not self.connection.is_dead:
-            self.close("amqp:illegal-state", "the session ended")
+            self.close_at_once("amqp:illegal-state", "the session ended")
 
     def _dead(self, event: Dead) -> None:
         super()._dead(event)

@@ -198,7 +198,7 @@ class Cluster:
         for peer in list(self.broker.peers.values()):
             hello = peer.hello if isinstance(peer, AcceptedPeer) and not peer.connection.is_dead else None
             if hello is not None and hello.node_id == node_id and hello.term < term:
-                peer.close(NOT_ALLOWED, DEPOSED)
+                peer.close_at_once(NOT_ALLOWED, DEPOSED)
         for connection in self.connections.values():
             connection.deposed(node_id, term)
 

@@ -43,8 +43,8 @@ class ClusterBroker(AcceptingBroker):
         return self.node_id in self.discovery.conflicts or self.node_id_conflict.was_just_met
 
     def holds_back(self, peer: Peer) -> bool:
-        """Whether it waits for a router, or is about to be sent to another node."""
-        return self.routing.is_waiting(peer) or peer in self.departing.held
+        """Whether it waits for a router."""
+        return self.routing.is_waiting(peer)
 
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says."""

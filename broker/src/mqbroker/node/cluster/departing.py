@@ -1,8 +1,9 @@
 """Clients of a node that is cordoned: they get nothing more, are read no more, and are closed with a redirect.
 
 From the beginning on no message is delivered to them, so that what they have taken becomes less: once they have settled
-it, none of it comes again at another node. Who has not, or has a transaction open, stays for STAY_NS longer. When the
-others are closed, and where they are sent, is for those who cordon it to say (scaling_down.py, cordoning.py).
+it, none of it comes again at another node. Who has not, or has a transaction open, or a message on its way in, stays
+for STAY_NS longer. When the others are closed, and where they are sent, is for those who cordon it to say
+(scaling_down.py, cordoning.py); how, that is, that each is answered or not taken in, is node/amqp/farewell.py.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 GRACE_NS: Final = 1_000 * NS_PER_MS  # so long clients that are here may go on
 STAY_NS: Final = 10_000 * NS_PER_MS  # so much longer those with an open transaction, or with unsettled messages
 TRANSACTION: Final = "has a transaction open"
+COMING_IN: Final = "has sent a message that is not taken in yet"
 UNSETTLED: Final = "has not settled all messages that it took"
 LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
 CLUSTER: Final = "cluster"
@@ -101,7 +103,7 @@ class DepartingClients:
             if stays:
                 self._tell_of(peer, why)
             self.held[peer] = None
-            peer.connection.is_held = True
+            peer.farewell.hold(peer, why)
             peer.pause_if_needed()
 
     def _tell_of(self, peer: AcceptedPeer, why: str) -> None:
@@ -119,9 +121,9 @@ class DepartingClients:
         for peer in held:
             place = place_of(peer)
             if place is None:
-                peer.close("amqp:connection:forced", why)
+                peer.close_at_once("amqp:connection:forced", why)
             else:
-                peer.close(CONNECTION_REDIRECT, why, redirect_info(RedirectPlace(place.host, place.port)))
+                peer.close_at_once(CONNECTION_REDIRECT, why, redirect_info(RedirectPlace(place.host, place.port)))
 
     def let_go_on(self) -> None:
         """All that are here stay."""
@@ -129,9 +131,7 @@ class DepartingClients:
         self._may_stay = False
         held, self.held = self.held, {}
         for peer in held:
-            if not peer.connection.is_dead:
-                peer.go_on()
-                peer.pause_if_needed()
+            peer.farewell.let_go_on(peer)
         for peer in self.clients():
             if peer.is_departing:
                 peer.departs(False)
@@ -141,4 +141,6 @@ def _why_it_stays(peer: AcceptedPeer) -> str:
     """Empty where nothing of it would be lost, or come again, if it left now."""
     if peer.transactions.open_count:
         return TRANSACTION
+    if peer.uploads.is_finishing:
+        return COMING_IN
     return UNSETTLED if any(client.has_unsettled for client in clients_on_links(peer)) else ""

@@ -73,6 +73,8 @@ class GroupGate(Gate):
         return True
 
     def _go_on(self, peer: Peer, resumed: tuple[Any, Failures], again: Callable[[], None]) -> None:
+        if peer.farewell.puts_off(peer, lambda: self._go_on(peer, resumed, again)):
+            return
         peer.uploads.awaits_group = False
         self._resumed = resumed
         again()

@@ -80,5 +80,5 @@ class NodeIdConflict:
         # First those who would be told of what goes: to them nothing of it is true.
         for peer in list(broker.peers.values()):
             if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
-                peer.close(NOT_ALLOWED, self.why)
+                peer.close_at_once(NOT_ALLOWED, self.why)
         self._withdraw(self.why)

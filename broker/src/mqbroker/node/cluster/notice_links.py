@@ -137,7 +137,7 @@ class NoticeFeed(ReceivingEnd):
                 if notice is not None:
                     self._heard(notice)
         except PeerFault as fault:
-            peer.close(fault.condition, fault.description)
+            peer.close_at_once(fault.condition, fault.description)
             return
         peer.replenish(link)
 

@@ -16,7 +16,7 @@ class NodeState(StateMember):
     CORDONED = "cordoned"  # it runs, and lets no client in: what it has stays, or goes to another node
     LEAVING = "leaving"  # as that, and then it stops
     BREAKING_OFF = "breaking off"  # nothing more goes there: it waits for answers, and then it stops
-    DRAINING = "draining"  # it gives no credit, and answers what it took in
+    DRAINING = "draining"  # it gives no credit, answers what it took in, and takes in nothing more that needs an answer
     STOPPING = "stopping"  # its connections are closed: the step that is under way ends the journal
     STOPPED = "stopped"  # the journal's end is on its way to the disk; until it is there the node answers, no more
 

@@ -1,0 +1,59 @@
+"""Wherever this node closes a connection, it does so in good order (node/amqp/farewell.py), so that what came of it is
+answered or was not taken in. Who closes one at once stands here, with the reason why nothing is in doubt by that. The
+fault of a peer ends it at once as well (amqp/connection.py)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+BROKER = Path(__file__).resolve().parents[2] / "broker/src/mqbroker"
+ROOMS = ("admin", "node")
+
+NOT_OPEN = "it is not open, so nothing of it was taken in"
+KNOWN_AGAIN = "a link of nodes: what comes again by it is known by its mark"
+AT_ONCE = {
+    "node/amqp/farewell.py:Farewell.close": NOT_OPEN,
+    "node/amqp/farewell.py:Farewell._close": "as what it waits for says",
+    "node/amqp/peer.py:Peer.close_at_once": "it is what closes",
+    "node/amqp/peer.py:Peer.on_time": NOT_OPEN,
+    "node/amqp/logins.py:Logins._derive.came": NOT_OPEN,
+    "node/amqp/opening.py:answer": NOT_OPEN,
+    "node/amqp/containment.py:Containment._end": "a bug, and none of what it sent may be half done",
+    "node/broker/stopping.py:Stopping._close_all": "all was answered before (Stopping._answer)",
+    "node/cluster/departing.py:DepartingClients.close": "they were held, and all was answered before",
+    "node/cluster/bridge_peer.py:BridgePeer.hang_up": KNOWN_AGAIN,
+    "node/cluster/bridge_peer.py:BridgePeer._detached": KNOWN_AGAIN,
+    "node/cluster/bridge_peer.py:BridgePeer._ended": KNOWN_AGAIN,
+    "node/cluster/cluster.py:Cluster.hear_term": KNOWN_AGAIN,
+    "node/cluster/node_id_conflict.py:NodeIdConflict.compare": KNOWN_AGAIN,
+    "node/cluster/notice_links.py:NoticeFeed.incoming": KNOWN_AGAIN,
+}
+
+
+def closers(node: ast.AST, name: str) -> Iterator[str]:
+    """Names of functions that close a connection at once, as often as they do."""
+    for child in ast.iter_child_nodes(node):
+        inner = name
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            inner = f"{name}.{child.name}" if name else child.name
+        elif isinstance(child, ast.Attribute) and is_close(child):
+            yield name
+        yield from closers(child, inner)
+
+
+def is_close(node: ast.Attribute) -> bool:
+    """Whether it names what closes at once: the machine's own close, or the peer's without a farewell."""
+    owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+    return node.attr == "close_at_once" or (node.attr == "close" and owner == "connection")
+
+
+def test_nobody_else_closes_a_connection_at_once() -> None:
+    found = {
+        f"{path.relative_to(BROKER)}:{name}"
+        for room in ROOMS
+        for path in (BROKER / room).rglob("*.py")
+        for name in closers(ast.parse(path.read_text()), "")
+    }
+    assert found == set(AT_ONCE)
