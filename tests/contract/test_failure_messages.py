@@ -298,15 +298,15 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["rollout", "rollback", "firewall", "scale_down", "drain", "backup", "restore", "uninstall", "preflight"],
-)
-def test_a_playbook_can_be_parsed_where_no_hosts_are(name: str) -> None:
-    command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", f"playbooks/{name}.yml"]
+def test_playbooks_can_be_parsed_where_no_hosts_are() -> None:
+    """All at one start, which is most of what it costs; what cannot be parsed is named."""
+    names = sorted(file.name for file in (ROOT / "playbooks").glob("*.yml"))
+    assert len(names) >= 9
+    command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", *(f"playbooks/{one}" for one in names)]
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
     result = subprocess.run(command, cwd=ROOT, env={**os.environ, **known}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+    assert [line for line in result.stdout.splitlines() if line] == [f"playbook: playbooks/{one}" for one in names]
 
 
 @pytest.mark.parametrize(("name", "task"), [("backup", "Copy them"), ("restore", "Restore")])
