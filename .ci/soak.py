@@ -3,11 +3,12 @@
     .ci/soak.py --minutes 30 [--seed N]
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
-Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer,
-that of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories
-of clusters, also of such with old journals, histories in which bugs show, of disks that do not do what they say, of
-nodes that are backed up, and of clusters with all switched on, or whose nodes are given up, or lose their heirs as they
-leave, crowds of peers, a search for planted bugs, and small breaks of the code that tests should notice.
+Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer, that
+of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories of
+clusters, also of such with old journals, whole tables of which each day has a third, histories in which bugs show, of
+disks that do not do what they say, of nodes that are backed up, and of clusters with all switched on, or whose nodes
+are given up, or lose their heirs as they leave, crowds of peers, a search for planted bugs, and small breaks of the
+code that tests should notice.
 Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
@@ -33,11 +34,17 @@ HISTORIES_TURN_S = 60.0
 MUTANTS_TURN_S = 300.0
 TURNS = (
     "fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants",
-    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up",
+    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up", "tables",
 )  # fmt: skip
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
+# Of their rows a run of all takes a third each day (tests/sim/days.py:share_of_today).
+TABLES = (
+    "tests/sim", "tests/crash/test_crash_points.py", "tests/system/broker/test_floods.py",
+    *(f"tests/system/mqctl/test_{name}.py" for name in ("completion", "hosts_that_fall_out", "plain_playbooks")),
+    "tests/system/mqctl/test_playbook.py",
+)  # fmt: skip
 CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
 
 
@@ -134,6 +141,8 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
     if name == "crowds":
         return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
+    if name == "tables":
+        return Turn(name, (*pytest, *TABLES), (("SOAK", "1"),))
     if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs", "backed up"):
         option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))

@@ -302,7 +302,11 @@ def test_playbooks_can_be_parsed_where_no_hosts_are() -> None:
     """All at one start, which is most of what it costs; what cannot be parsed is named."""
     names = sorted(file.name for file in (ROOT / "playbooks").glob("*.yml"))
     assert len(names) >= 9
-    command = [Path(sys.executable).parent / "ansible-playbook", "--syntax-check", *(f"playbooks/{one}" for one in names)]
+    command = [
+        Path(sys.executable).parent / "ansible-playbook",
+        "--syntax-check",
+        *(f"playbooks/{one}" for one in names),
+    ]
     known = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_LOCALHOST_WARNING": "false"}
     result = subprocess.run(command, cwd=ROOT, env={**os.environ, **known}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr

@@ -19,7 +19,7 @@ from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
 
-from tests.sim.days import DAY
+from tests.sim.days import DAY, share_of_today
 from tests.support.journal_model import Model
 
 from .faulty_files import MODES, FaultyFiles, Point
@@ -189,7 +189,7 @@ BUGS: dict[str, list[tuple[str, Any]]] = {
 SEEDS_MAX = 5
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", share_of_today(BUGS))
 def test_seeded_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
     for target, value in BUGS[bug]:
         monkeypatch.setattr(target, value)

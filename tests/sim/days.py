@@ -1,17 +1,21 @@
 """Which seeds a run takes: others each day on which something was committed, so that fixed counts see more in time.
 
 The day is that of the newest commit, so a commit has the same seeds wherever and whenever it is tested. SIM_DAY says
-another one. Seeds that once failed are taken every day (REGRESSIONS).
+another one. Seeds that once failed are taken every day (REGRESSIONS). Of tables whose rows are alike a third is taken
+each day; with SOAK=1, as `make soak` sets it, all of them are.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+Row = TypeVar("Row")
 DAY_S = 86_400
+SHARES = 3
 
 
 def day() -> int:
@@ -35,3 +39,10 @@ def of_today(seeds: Sequence[int], count: int, today: int = DAY) -> Sequence[int
     """So many of them, the next ones each day; once all were taken, it begins again."""
     first = today % (len(seeds) // count) * count
     return seeds[first : first + count]
+
+
+def share_of_today(rows: Iterable[Row], today: int = DAY) -> list[Row]:
+    """A third of a table, the next one each day, and of less than three rows one; all with SOAK=1."""
+    table = list(rows)
+    shares = min(SHARES, len(table))
+    return table if os.environ.get("SOAK") else table[today % shares :: shares]

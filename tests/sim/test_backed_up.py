@@ -17,6 +17,7 @@ from mqbroker.node.broker.snapshots import Snapshots
 from mqbroker.node.values.inputs import AdminRequest
 
 from tests.sim.backed_up import CUT_OFF, GOOD, LET_GO, BackedUp
+from tests.sim.days import share_of_today
 
 SEEDS = (*range(8), *range(2004, 2022, 3), *range(3000, 3012, 3))  # those from 2000 on have files, from 3000 on pages
 BUG_SEEDS = (*range(2004, 2064, 3), *range(40))
@@ -97,7 +98,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", share_of_today(BUGS))
 def test_seeded_bugs_are_found(bug: str) -> None:
     with BUGS[bug]():
         for seed in BUG_SEEDS:

@@ -14,7 +14,7 @@ from mqbroker.node.cluster import forwards
 from tests.sim.cluster_bugs import CLUSTER_BUGS
 from tests.sim.cluster_shapes import CHAIN, DISCOVERED, MESH, MODES, RING
 from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
-from tests.sim.days import DAY
+from tests.sim.days import DAY, share_of_today
 from tests.sim.directed_clusters import DIRECTED, SEEDS, TwoNodes, Unanswered
 from tests.sim.search import shows
 
@@ -108,14 +108,16 @@ def test_histories_come_to_what_they_are_for() -> None:
     assert any(verdict.is_shared_alike for verdict in verdicts)
 
 
-@pytest.mark.parametrize("name", CLUSTER_BUGS)
+@pytest.mark.parametrize("name", share_of_today(CLUSTER_BUGS))
 def test_the_checker_finds_seeded_bugs(name: str) -> None:
     """In histories that are made for it."""
     with CLUSTER_BUGS[name]():
         assert any(shows(DIRECTED[name](seed)) for seed in SEEDS), f"{len(SEEDS)} histories did not show it"
 
 
-@pytest.mark.parametrize("story", sorted(set(DIRECTED.values()), key=str), ids=lambda story: story.__name__)
+@pytest.mark.parametrize(
+    "story", share_of_today(sorted(set(DIRECTED.values()), key=str)), ids=lambda story: story.__name__
+)
 def test_histories_that_are_made_for_bugs_are_good_without(story: type[TwoNodes]) -> None:
     for seed in SEEDS[:4]:
         assert story(seed).run().violations == [], f"{story.__name__}({seed})"

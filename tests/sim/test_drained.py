@@ -13,6 +13,7 @@ from mqbroker.core.cluster.id_digest import NO_IDS
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Queue
 
+from tests.sim.days import share_of_today
 from tests.sim.drained import DrainedClusters, LeavingClusters, LeavingSubscriptions
 
 SEEDS = (9, 15, 44, 68)  # much is sent again in the last ones, or called off twice
@@ -50,7 +51,7 @@ def test_what_drains_comes_once_whatever_is_killed_or_cut() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "name", "bug"),
-    [(Drains, "is_answered", _is_answered), (HandedOver, "awaited_count", _handed_over_is_forgotten)],
+    share_of_today([(Drains, "is_answered", _is_answered), (HandedOver, "awaited_count", _handed_over_is_forgotten)]),
 )
 def test_a_bug_is_found(of: type, name: str, bug: Callable[..., Any]) -> None:
     with patch.object(of, name, bug):

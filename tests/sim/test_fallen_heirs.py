@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mqbroker.base.errors import Bug
 
-from tests.sim.days import of_today
+from tests.sim.days import of_today, share_of_today
 from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.heir_bugs import HEIR_BUGS
 
@@ -32,7 +32,7 @@ def _is_found(seed: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HEIR_BUGS)
+@pytest.mark.parametrize("name", share_of_today(HEIR_BUGS))
 def test_a_bug_is_found(name: str) -> None:
     with HEIR_BUGS[name]():
         assert any(map(_is_found, BUG_SEEDS))

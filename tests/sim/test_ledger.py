@@ -9,6 +9,7 @@ import pytest
 from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED, LEFT
 
 from tests.sim.clusters import ClusterSimulation
+from tests.sim.days import share_of_today
 from tests.sim.full_clusters import FullClusters
 from tests.sim.histories import FEATURES, LARGE_FROM, PAGING_FROM, TRANSACTIONS, Simulation, seeds_of
 from tests.sim.network import ClusterNode
@@ -93,7 +94,7 @@ def test_a_history_is_the_same_whether_it_is_observed_or_not() -> None:
         assert Observed(seed).run().trace == Simulation(seed).run().trace
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", share_of_today(POINTS))
 def test_a_point_that_says_nothing_is_noticed(point: str) -> None:
     for seed in PLAIN["features"]:
         history = Observed(seed, deaf_to=point)

@@ -14,6 +14,7 @@ from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered
 
+from tests.sim.days import share_of_today
 from tests.sim.old_copies import OldCopies
 
 SEEDS = range(16)
@@ -53,7 +54,7 @@ def test_what_is_accepted_afterwards_comes_once_and_nobody_is_taken_for_two() ->
     assert forwarded > 0
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", share_of_today(BUGS))
 def test_seeded_bugs_are_found(name: str) -> None:
     likely, bug = BUGS[name]
     with bug():

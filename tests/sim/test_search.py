@@ -28,6 +28,17 @@ def test_each_day_has_its_seeds_and_all_have_their_day() -> None:
     assert days.of_today([1, 2, 3, 4, 5], 2, 2) == [1, 2], "a day never has fewer than it should"
 
 
+def test_of_a_table_each_day_has_a_third_and_three_days_have_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOAK", raising=False)
+    for count in range(1, 12):
+        days_of = [days.share_of_today(range(count), today) for today in range(1000, 1003)]
+        assert {row for rows in days_of for row in rows} == set(range(count))
+        assert all(len(rows) in (count // 3, count // 3 + 1, 1) for rows in days_of)
+        assert min(map(len, days_of)) > 0
+    monkeypatch.setenv("SOAK", "1")
+    assert days.share_of_today({"a": 1, "b": 2, "c": 3, "d": 4}) == ["a", "b", "c", "d"]
+
+
 def test_the_day_is_that_of_the_newest_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SIM_DAY", raising=False)
     monkeypatch.setattr(days, "__file__", str(tmp_path / "days.py"))

@@ -13,7 +13,7 @@ import pytest
 from mqbroker.base.errors import Bug
 
 from tests.sim.bugs import BUGS, FEATURE_BUGS, LARGE_BUGS, PAGING_BUGS, ROOM_BUGS, TRANSACTION_BUGS
-from tests.sim.days import of_today
+from tests.sim.days import of_today, share_of_today
 from tests.sim.directed import DIRECTED
 from tests.sim.histories import (
     CHANGES_FROM,
@@ -142,13 +142,13 @@ def test_what_is_paged_comes_back_in_order_whatever_happens(seeds: Sequence[int]
     assert moved > 10
 
 
-@pytest.mark.parametrize("bug", PAGING_BUGS)
+@pytest.mark.parametrize("bug", share_of_today(PAGING_BUGS))
 def test_seeded_bugs_of_paging_are_found(bug: str) -> None:
     with PAGING_BUGS[bug]():
         _find(bug, _with_paging(30))
 
 
-@pytest.mark.parametrize("bug", TRANSACTION_BUGS)
+@pytest.mark.parametrize("bug", share_of_today(TRANSACTION_BUGS))
 def test_seeded_bugs_of_transactions_are_found(bug: str) -> None:
     with TRANSACTION_BUGS[bug]():
         for seed in seeds_of(TRANSACTIONS, 30):
@@ -174,7 +174,7 @@ def test_messages_in_files_are_like_any_other_and_leave_no_file(seeds: Sequence[
     assert files > 200
 
 
-@pytest.mark.parametrize("bug", LARGE_BUGS)
+@pytest.mark.parametrize("bug", share_of_today(LARGE_BUGS))
 def test_seeded_bugs_of_messages_in_files_are_found(bug: str) -> None:
     with LARGE_BUGS[bug]():
         _find(bug, _with_large(30))
@@ -227,25 +227,25 @@ def test_a_full_disk_ends_a_node_that_goes_on_when_there_is_room() -> None:
     assert no_room["start"] > 3
 
 
-@pytest.mark.parametrize("bug", ROOM_BUGS)
+@pytest.mark.parametrize("bug", share_of_today(ROOM_BUGS))
 def test_seeded_bugs_of_full_disks_are_found(bug: str) -> None:
     with ROOM_BUGS[bug]():
         _find(bug, FULL)
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", share_of_today(BUGS))
 def test_seeded_bugs_are_found(bug: str) -> None:
     with BUGS[bug]():
         _find(bug, range(60))
 
 
-@pytest.mark.parametrize("bug", FEATURE_BUGS)
+@pytest.mark.parametrize("bug", share_of_today(FEATURE_BUGS))
 def test_seeded_bugs_of_features_are_found(bug: str) -> None:
     with FEATURE_BUGS[bug]():
         _find(bug, seeds_of(FEATURES, 60))
 
 
-@pytest.mark.parametrize("bug", DIRECTED)
+@pytest.mark.parametrize("bug", share_of_today(DIRECTED))
 def test_histories_that_are_made_for_bugs_are_good_without(bug: str) -> None:
     history, seeds = DIRECTED[bug]
     for seed in seeds[:4]:

@@ -13,6 +13,7 @@ import pytest
 from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.journal.damage import DamageFacts, DamageRow, DamageVerdict, decide
 
+from tests.sim.days import share_of_today
 from tests.sim.worn_disks import LYING, MISDIRECTED, REUSED, WornDisks, worn_of
 
 SEEDS = range(18)
@@ -61,7 +62,7 @@ BUGS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", share_of_today(BUGS))
 def test_seeded_bugs_are_found(bug: str) -> None:
     worn, planted = BUGS[bug]
     seeds = [seed for seed in (FOUND_BY[bug], *range(6 * BUG_SEEDS_MAX)) if worn_of(seed) == worn]

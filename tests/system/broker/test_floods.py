@@ -20,6 +20,7 @@ from typing import Any, Self
 import pytest
 from mqbroker.wire.performatives import Attach, Source, Target
 
+from tests.sim.days import share_of_today
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess, brokers_in
 from tests.support.flooder import SHAPES
@@ -111,11 +112,11 @@ def flooded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
 
 
 # What fifty have sent when they are gone takes a while to be worked off, so these stand for the others (all are counted
-# in tests/unit/node/test_flood_work.py).
+# in tests/unit/node/test_flood_work.py, each day all of them).
 BY_MANY = ("begin, end", "durable messages, a link for every fifty", "open, close")
 
 
-@pytest.mark.parametrize("name", [*FLOODS, *CONNECTIONS])
+@pytest.mark.parametrize("name", share_of_today([*FLOODS, *CONNECTIONS]))
 def test_a_bystander_is_answered_in_between(flooded: tuple[BrokerProcess, FloodProcess, float], name: str) -> None:
     broker, flooder, alone_ns = flooded
     before, shares = broker.rss_bytes(), {}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.days import share_of_today
+
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 
 
@@ -39,7 +41,7 @@ def offered(place: Path, line: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    [
+    share_of_today([
         ("mqctl pre", ["preflight"]),
         ("mqctl inventory ", ["check", "graph"]),
         ("mqctl status --cluster ", ["east", "west"]),
@@ -48,8 +50,8 @@ def offered(place: Path, line: str) -> list[str]:
         ("mqctl queue list --host mw", ["mw1/a"]),
         ("mqctl cluster forget mw", ["mw1/a"]),
         ("mqctl status -i nowhere.yml --cluster ", []),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_what_is_offered(place: Path, line: str, wanted: list[str]) -> None:
     assert offered(place, line) == wanted
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.days import share_of_today
 from tests.system.mqctl.test_hosts_that_fall_out import COMMON, LINES, ROOT, Hosts
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
@@ -65,14 +66,14 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.mark.parametrize(
     ("playbook", "limit"),
-    [
+    share_of_today([
         ("mqops.cluster.rollout", "mq1"),
         ("mqops.cluster.rollback", "mq1"),
         ("mqops.cluster.uninstall", "all"),
         ("mqops.cluster.firewall", "mq2"),
         ("mqops.cluster.backup", "mq2"),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_two_names_for_one_host_end_every_playbook_before_its_first_look(site: Site, playbook: str, limit: str) -> None:
     same: dict[str, Any] = {"ansible_host": "192.0.2.11"}
     hosts = {"mq1": same, "mq2": {**same, "mq_cluster_name": "other"}, "mq3": {"ansible_host": "192.0.2.13"}}
@@ -92,7 +93,7 @@ def test_two_names_elsewhere_hold_nobody_up(site: Site) -> None:
     assert site.reached == {"mq3"}
 
 
-@pytest.mark.parametrize("words", [(), ("--check",)])
+@pytest.mark.parametrize("words", share_of_today([(), ("--check",)]))
 def test_a_member_that_is_away_makes_no_other_host_unreachable(site: Site, words: tuple[str, ...]) -> None:
     """Also one that is lost between two looks at it, and in a check."""
     site.tasks("members.json", "members.yml", "identities.yml")
@@ -109,7 +110,7 @@ def test_a_member_that_is_away_makes_no_other_host_unreachable(site: Site, words
     assert "127.0.0.2" in done.stdout.partition("TASK [last]")[2]
 
 
-@pytest.mark.parametrize("limit", ["mq1,other1", "other1,mq1"])
+@pytest.mark.parametrize("limit", share_of_today(["mq1,other1", "other1,mq1"]))
 def test_each_host_of_a_run_of_two_clusters_has_the_members_of_its_own(site: Site, limit: str) -> None:
     """Whichever host comes first, and although the others are asked once for all of them."""
     site.tasks("members.json", "members.yml", "identities.yml")
@@ -155,15 +156,14 @@ NOTE = {
 
 @pytest.mark.parametrize(
     ("first", "was", "is_resumed", "is_idle"),
-    [
-        ("", "1", False, True),
-        (CLIENT, "1", False, True),
-        (ANOTHER, "1", False, False),
-        (ANOTHER, "1", True, False),
-        ("", "2", False, False),
-    ],
-    ids=["alone", "client", "task", "task-resumed", "another-release"],
-)
+    share_of_today([
+        pytest.param("", "1", False, True, id="alone"),
+        pytest.param(ANOTHER, "1", False, False, id="task"),
+        pytest.param("", "2", False, False, id="another-release"),
+        pytest.param(ANOTHER, "1", True, False, id="task-resumed"),
+        pytest.param(CLIENT, "1", False, True, id="client"),
+    ]),
+)  # fmt: skip
 def test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were_looked_at(
     tmp_path: Path, first: str, was: str, *, is_resumed: bool, is_idle: bool
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.days import share_of_today
 from tests.support.forks import run_mqctl
 from tests.support.patience import PATIENCE_S
 
@@ -177,7 +178,7 @@ def test_unreachable_alone_is_exit_code_3(place: Path) -> None:
     assert "mq2: unreachable" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["-vvv"], ["-vvv", "--check"]])
+@pytest.mark.parametrize("words", share_of_today([["-vvv"], ["-vvv", "--check"]]))
 def test_no_canary_in_any_output_or_left_behind(place: Path, words: list[str]) -> None:
     (place / "out").mkdir()
     inventory(place, mq1={"target": str(place / "out")})
