@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.base.time import NS_PER_MS
 
 from tests.support.cluster_stage import ClusterStage, node_id_of
 from tests.unit.node.test_drains import LIMITS, count_at, filled
@@ -115,3 +116,37 @@ def test_a_queue_that_is_full_at_the_heir_is_seen_while_others_go(names: str) ->
     else:
         assert (said["node"], moved(of.a, of.cluster)["left"]) == ("c", 0)
         assert count_at(of.b) + count_at(of.c) == 140
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_node_that_stood_still_itself_does_not_count_that(is_forced: bool) -> None:
+    """Answers have come meanwhile, and it is asked how far it is before it has heard them."""
+    of = Third()
+    of.c.is_disk_held = True
+    of.publish(40)
+    begin(of.a, of.cluster, force=is_forced)
+    of.cluster.wait(3_000)
+    of.a.now_ns += 2 * BOUND_MS * NS_PER_MS
+    assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moving", [])
+    of.a.step()
+    assert shown(of.a)["state"] == "moving", "after a look as well, by which links have not been heard for too long"
+    of.c.is_disk_held = False
+    of.cluster.run()
+    of.cluster.wait(5_000)
+    assert (shown(of.a)["state"], of.waits(of.a)) == ("moved", 0)
+
+
+def test_the_heir_stays_one_as_the_node_that_leaves_stands_still() -> None:
+    of = Heirs()
+    of.b.is_disk_held = True
+    filled(of.a, 300, of.cluster)
+    begin(of.a, of.cluster)
+    of.cluster.wait(3_000)
+    assert shown(of.a)["state"] == "moving"
+    of.a.now_ns += 2 * BOUND_MS * NS_PER_MS
+    of.a.step()
+    assert of.a.events("scale-down-goes-on") == []
+    of.b.is_disk_held = False
+    of.cluster.run()
+    of.cluster.wait(1_000)
+    assert (shown(of.a)["state"], shown(of.a)["node"]) == ("moved", "b")

@@ -2,8 +2,9 @@
 
 Of a node that leaves: its queues that drain, store-and-forward queues, and what waits apart for heirs before. Each is
 judged by itself, as one may be full at a node that takes all others. What goes is what that node has answered for:
-expired and purged messages are no progress. A queue of which nothing is due has none to make. Source:
-docs/adr/0027-scale-down.md.
+expired and purged messages are no progress. A queue of which nothing is due has none to make. Time is that in which
+this node runs itself, since it hears no answers as it stands still; it is that of the last look, so that what has come
+since is seen before anybody is told. Source: docs/adr/0027-scale-down.md.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 
 IDLE_MS: Final = 60_000  # where heir-timeout is none
 IDLE_MS_MIN: Final = 5_000  # what is on its way may take as long
+STEP_NS_MAX: Final = 2_000 * NS_PER_MS  # of that time between two looks, of which there is one each second
 
 
 class IdleQueues:
-    """See the module's docstring. They are looked at from time to time."""
+    """See the module's docstring. They are looked at from time to time. `clock_ns`: for how long it has run so far."""
 
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker: Final = broker
-        self._seen: dict[Queue, tuple[int, int]] = {}  # so much has gone, since then
+        self._seen: dict[Queue, tuple[int, int]] = {}  # so much has gone, since then by the clock
+        self._looked_ns = 0
+        self.clock_ns = 0
 
     def forget(self) -> None:
         """The heir is another one."""
@@ -37,11 +41,13 @@ class IdleQueues:
     def look(self, now_ns: int) -> None:
         """Notice what has gone."""
         before, seen = self._seen, {}
+        LOOK.has_touched = True
+        self.clock_ns += min(now_ns - self._looked_ns, STEP_NS_MAX)
+        self._looked_ns = now_ns
         for queue, went in self._counts():
             then = before.get(queue)
             is_idle = then is not None and then[0] == went and self._has_due(queue)
-            seen[queue] = then if then is not None and is_idle else (went, now_ns)
-        LOOK.has_touched = True
+            seen[queue] = then if then is not None and is_idle else (went, self.clock_ns)
         self._seen = seen
 
     def idle_ns(self, queue: Queue) -> int:
@@ -49,7 +55,7 @@ class IdleQueues:
         seen, record = self._seen.get(queue), self._broker.store.remotes.scale_down
         if seen is None or not record.is_on or record.is_ending or not self._has_due(queue):
             return 0
-        return self._broker.at.monotonic_ns - seen[1]
+        return self.clock_ns - seen[1]
 
     def is_late(self, queue: Queue) -> bool:
         """Whether that is so for as long as another node is waited for to take the place of the heir."""

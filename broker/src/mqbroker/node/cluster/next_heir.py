@@ -54,7 +54,7 @@ class NextHeir:
         self._broker: Final = broker
         self.idle: Final = IdleQueues(broker)
         self._went = -1  # so much has gone,
-        self._since_ns = 0  # since then
+        self._since_ns = 0  # since then by the clock of what is idle
 
     def begin(self) -> None:
         """It leaves from now on, or the heir is another one."""
@@ -72,11 +72,11 @@ class NextHeir:
         LOOK.has_touched = True
         self.idle.look(now_ns)
         if went != self._went:
-            self._went, self._since_ns = went, now_ns
+            self._went, self._since_ns = went, self.idle.clock_ns
         if record.is_at_stop:
             return None  # that has a way of its own (leaving_at_stop.py)
         bound_ms = broker.options.scale_down.heir_timeout
-        is_late = bound_ms >= 0 and now_ns - self._since_ns >= bound_ms * NS_PER_MS
+        is_late = bound_ms >= 0 and self.idle.clock_ns - self._since_ns >= bound_ms * NS_PER_MS
         late = [queue for queue in owed if self.idle.is_late(queue)] if bound_ms >= 0 else []
         is_full = any(map(self.idle.is_without_credit, late))
         if not owed or not (is_late or is_full or is_given_up):
