@@ -58,6 +58,9 @@ def test_who_is_served_at_one_of_two_brokers_alone_is_named(dev: Dev) -> None:
         assert losses(said(dev), ["dev-2"]) == []
         with second.receiver("orders"):
             assert until_lost(dev, "dev-1", 0) == []
+            dev.run("queue", "pause", "orders", "--dev", "--host", "dev-2")
+            assert "dev-2 has it paused" in until_lost(dev, "dev-1", 1)[0]
+            dev.run("queue", "resume", "orders", "--dev", "--host", "dev-2")
         dev.run("address", "create", "bills", "--dev", "--host", "dev-2")
         dev.run("address", "pause", "bills", "--dev", "--host", "dev-2")
         queue, address = until_lost(dev, "dev-1", 2)

@@ -75,6 +75,20 @@ def test_memory_turns_with_what_the_node_holds_where_it_holds_publishers_back(po
     assert verdict.facts["held_bytes"] > 900_000
 
 
+def test_a_disk_without_room_is_said_apart_from_one_that_is_behind() -> None:
+    stage = Stage()
+    stage.give(given.UnsyncedBytes(1 << 40))
+    stage.step()
+    said = health.of_node(stage.broker)
+    assert (said["is_disk_low"], said["grants_credit"]) == (False, False)
+    stage.give(given.UnsyncedBytes(0))
+    for is_low in (True, False):
+        stage.give(given.JournalSpace(is_low=is_low, free_bytes=0, is_scarce=False))
+        stage.step()
+        said = health.of_node(stage.broker)
+        assert (said["is_disk_low"], said["grants_credit"], said["holds_back"]) == (is_low, not is_low, False)
+
+
 def test_readiness_ends_with_the_stop_and_with_the_disk() -> None:
     stage = Stage()
     assert readiness(health.of_node(stage.broker), True).is_good

@@ -28,7 +28,7 @@ HOSTS = ("mq1", "mq2", "mq3")
 
 
 def node(name: str, **changes: Any) -> Standing:
-    sets = {key: frozenset(value) for key, value in changes.items() if key in ("read", "written", "open")}
+    sets = {key: frozenset(value) for key, value in changes.items() if key in ("read", "written", "open", "idle")}
     return Standing(name, **{**changes, **sets})
 
 
@@ -46,6 +46,9 @@ QUEUES: list[tuple[list[Standing], tuple[str, ...], bool]] = [
     ([node("mq1", read=["others"])], (), True),
     ([node("mq1", read=["orders"])], (), False),
     ([node("mq1", read=["orders"], takes_clients=False)], (), True),
+    ([node("mq1", read=["orders"], idle=["orders"])], (), True),
+    ([node("mq1", read=["orders"], idle=["others"])], (), False),
+    ([node("mq1", read=["orders"], idle=["orders"]), node("mq2", read=["orders"])], (), False),
     ([node("mq1"), node("mq2", read=["orders"])], (), False),
     ([node("mq1", invites=True)], ("mq1",), False),
     ([node("mq1", invites=True)], (), True),
@@ -81,6 +84,8 @@ def test_two_that_go_together_do_not_stand_in_for_each_other() -> None:
         ([node("mq1", open=["orders"])], False, ""),
         ([node("mq1", open=["orders"], takes_clients=False)], True, "no other node takes clients"),
         ([node("mq1"), node("mq2", open=["orders"])], False, ""),
+        ([node("mq1", open=["orders"], full="its disk has no room")], True, "mq1: its disk has no room"),
+        ([node("mq1", open=["orders"], full="its disk has no room"), node("mq2", open=["orders"])], False, ""),
     ],
 )
 def test_an_address_keeps_a_node_that_takes_its_producers(others: list[Standing], *, is_lost: bool, why: str) -> None:
@@ -160,6 +165,9 @@ def test_what_goes_with_its_client_needs_nobody_else(changes: dict[str, Any], *,
     assert facts.is_read(row) is is_read
 
 
+QUEUE = {"name": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1, "paused": False}
+HEALTH = {"state": "active", "grants_credit": True, "has_room": True, "holds_back": False, "has_yielded": False,
+          "is_disk_low": False}  # fmt: skip
 BROKER_PROGRAM = f"""#!{sys.executable}
 import json, sys
 from pathlib import Path
@@ -203,7 +211,7 @@ def cluster(tmp_path: Path) -> InventoryCluster:
         (tmp_path / name / "bin").mkdir(parents=True)
         (tmp_path / name / "bin/mqbroker").write_text(BROKER_PROGRAM)
         (tmp_path / name / "bin/mqbroker").chmod(0o755)
-        reads = [{"name": "orders", "routing_type": "anycast", "durable": True, "consumer_count": int(name != "mq3")}]
+        reads = [QUEUE | {"consumer_count": int(name != "mq3")}]
         peers = [{"option": "discovery-groups.lan.discovery", "value": "gossip"},
                  {"option": "discovery-groups.lan.peers", "value": ["mq2:9"]},
                  {"option": "discovery-groups.lan.local-bind-address", "value": name},
@@ -214,6 +222,7 @@ def cluster(tmp_path: Path) -> InventoryCluster:
             "producers": {"producers": [{"address": "orders"}, {"address": None}] if name == "mq3" else []},
             "config-show": {"options": peers}, "discovery": {"nodes": []}, "scale-down-show": {"state": "none"},
             "address-settings-show": {"settings": [{"setting": "auto-create-addresses", "value": False}]},
+            "health": HEALTH,
         }  # fmt: skip
         (tmp_path / name / "said.json").write_text(json.dumps(answers))
     return InventoryCluster("main", tuple(Host(name, "main", variables, {}) for name in HOSTS))
@@ -257,12 +266,42 @@ def test_an_address_that_would_be_made_elsewhere_is_open_there(world: World, clu
 def test_a_durable_subscription_waits_for_a_restart_and_a_queue_does_not(
     world: World, cluster: InventoryCluster
 ) -> None:
-    rows = [{"name": "news", "routing_type": "multicast", "durable": True, "consumer_count": 1},
-            {"name": "jobs", "routing_type": "anycast", "durable": True, "consumer_count": 1}]  # fmt: skip
+    rows = [QUEUE | {"name": "news", "routing_type": "multicast"}, QUEUE | {"name": "jobs"}]
     says(world, "mq3", queues={"queues": rows})
     said = gate.lost(world, cluster, [["mq3"]], is_restart=True)
     assert [one.split(":")[0] for one in said] == ["queue jobs"]
     assert len(gate.lost(world, cluster, [["mq3"]])) == 2
+
+
+def test_a_queue_that_is_paused_at_the_node_that_stays_is_served_by_nobody(
+    world: World, cluster: InventoryCluster
+) -> None:
+    assert gate.lost(world, cluster, [["mq2"]], is_restart=True) == []
+    says(world, "mq1", queues={"queues": [QUEUE | {"paused": True}]})
+    assert gate.lost(world, cluster, [["mq2"]], is_restart=True) == [
+        "queue orders: is consumed from at mq2 alone, as mq1 has it paused (mqctl queue or address resume at mq1)"
+    ]
+    assert gate.lost(world, cluster, [["mq1"]], is_restart=True) == []
+
+
+@pytest.mark.parametrize(
+    ("health", "why"),
+    [
+        ({"grants_credit": False}, ""),  # its journal is behind for a moment
+        ({"is_disk_low": True}, "mq2: its disk has no room"),
+        ({"holds_back": True}, "mq2: its memory for messages is full"),
+        ({"state": "stopping"}, "mq1: it does not exist there"),
+        ({"has_yielded": True}, "mq1: it does not exist there"),
+    ],
+)
+def test_a_node_that_takes_no_messages_in_stands_in_for_no_address(
+    world: World, cluster: InventoryCluster, health: dict[str, Any], why: str
+) -> None:
+    assert gate.lost(world, cluster, [["mq3"]], is_restart=True) == []
+    says(world, "mq2", health=HEALTH | health)
+    said = gate.lost(world, cluster, [["mq3"]], is_restart=True)
+    assert len(said) == bool(why)
+    assert all(why in one for one in said)
 
 
 def test_a_node_that_does_not_answer_or_leaves_stays_for_nobody(world: World, cluster: InventoryCluster) -> None:

@@ -72,6 +72,7 @@ def of_node(broker: Broker) -> HealthFacts:
         "grants_credit": broker.may_grant,
         "has_room": memory.has_room or memory.is_shut,
         "holds_back": holds_back,
+        "is_disk_low": memory.is_shut,
         "held_bytes": memory.held_bytes,
         "global_max_size_bytes": memory.max_bytes,
         "journal_segments": broker.journal.segments_count,

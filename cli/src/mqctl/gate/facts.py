@@ -19,6 +19,7 @@ TEMPORARY: Final = "temporary."
 PEERS: Final = ".peers"
 INVITES: Final = ".client-connector-ref"
 AUTO_CREATE: Final = "auto-create-addresses"
+ACTIVE: Final = "active"
 # States of a unit without a broker that has let clients in: one that starts, or tries to again and again, has not yet.
 SERVES_NOBODY: Final = ("absent", "failed", "inactive", "activating")
 LOOK_S: Final = 15
@@ -75,6 +76,7 @@ def _ask(world: World, node: Node) -> dict[str, Any]:
             "options": session.call("config-show")["options"],
             "heard": session.call("discovery")["nodes"],
             "drain": show(session),
+            "health": session.call("health"),
         }
 
 
@@ -110,17 +112,32 @@ def standing_of(
     paused = {each: "it is paused there" for each, row in addresses.items() if row["paused"]}
     return Standing(
         name,
-        takes_clients=answer["drain"].get("state", SERVES) == SERVES,
+        takes_clients=answer["drain"].get("state", SERVES) == SERVES and is_ready(answer["health"]),
         invites=any(row["option"].endswith(INVITES) and row["value"] for row in answer["options"]),
         read=frozenset(row["name"] for row in answer["queues"] if is_read(row)),
+        idle=frozenset(row["name"] for row in answer["queues"] if row["paused"]),
         kept=frozenset(row["name"] for row in answer["queues"] if is_read(row) and row["routing_type"] == "multicast"),
         written=frozenset(written_in(answer)),
         open=(frozenset(addresses) - paused.keys()) | frozenset(made),
         shut=paused,
+        full=full(answer["health"]),
         gossip=_gossip_of(answer["options"]),
         resolved=_resolved_of(answer["heard"], by_connector),
         faults=() if answer["is_whole"] else ("it has more producers than are listed",),
     )
+
+
+def is_ready(health: Mapping[str, Any]) -> bool:
+    """Whether a node goes on to let clients in."""
+    return health["state"] == ACTIVE and not health.get("has_yielded", False)
+
+
+def full(health: Mapping[str, Any]) -> str:
+    """Why a node takes no messages in, whatever they are for; empty where it does. A journal that is behind for a
+    moment is no reason. A release that does not say how its disk is has room there."""
+    if health.get("is_disk_low", False):
+        return "its disk has no room"
+    return "its memory for messages is full, and not all of its addresses page" if health["holds_back"] else ""
 
 
 def is_read(row: Mapping[str, Any]) -> bool:

@@ -2,8 +2,8 @@
 
 | of a node that would be away | is lost unless |
 |---|---|
-| a queue that clients consume from there | they consume from it at a node that stays, or are sent on to one |
-| an address that clients send to there | a node that stays takes clients and has that address open, or makes it |
+| a queue that clients consume from there | they consume from it at a node that stays and hands it out, or are sent on |
+| an address that clients send to there | one that stays takes clients, has room, and has it open or makes it |
 | its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
 | what a name of DNS leads to | the name leads a node that stays to another one as well |
 | whom it serves | it says so, all of it; or no broker has come up there |
@@ -17,16 +17,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+NOBODY = "no other node takes clients"
 SHUT = "it does not exist there, and is not made for who sends"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a node says of itself. `invites`: it tells other nodes how clients reach it, so that they may be sent there;
-    `read`: queues that clients consume from, `kept`: durable subscriptions among them;
+    `read`: queues that clients consume from, `kept`: durable subscriptions among them; `idle`: queues that are paused,
+    and hand out nothing;
     `written`: addresses that they send to;
     `answers`: it has said all of this; `faults`: why nobody knows whom it serves;
-    `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not.
+    `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not;
+    `full`: why it takes in nothing at all at the moment.
     """
 
     name: str
@@ -34,9 +37,11 @@ class Standing:
     invites: bool = False
     read: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
     shut: Mapping[str, str] = field(default_factory=dict)
+    full: str = ""
     gossip: Sequence[Gossip] = ()
     answers: bool = True
     faults: Sequence[str] = ()
@@ -91,23 +96,26 @@ def losses(
 
 
 def _queues(gone: Sequence[Standing], stay: Sequence[Standing], *, is_sent_on: bool) -> Iterator[Loss]:
-    elsewhere = frozenset[str]().union(*(one.read for one in stay))
+    elsewhere = frozenset[str]().union(*(one.read - one.idle for one in stay))
     for name in sorted(frozenset[str]().union(*(one.read for one in gone)) - elsewhere):
         if not is_sent_on:
             where = ", ".join(one.name for one in gone if name in one.read)
             other = stay[0].name if stay else "another node, of which there is none"
-            yield Loss(f"queue {name}", f"is consumed from at {where} alone", f"start a consumer at {other}")
+            idle = ", ".join(one.name for one in stay if name in one.read & one.idle)
+            remedy = f"mqctl queue or address resume at {idle}" if idle else f"start a consumer at {other}"
+            why = f"is consumed from at {where} alone{f', as {idle} has it paused' if idle else ''}"
+            yield Loss(f"queue {name}", why, remedy)
 
 
 def _addresses(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
     for name in sorted(frozenset[str]().union(*(one.written for one in gone))):
-        if any(name in one.open for one in stay):
+        if any(name in one.open and not one.full for one in stay):
             continue
         where = ", ".join(one.name for one in gone if name in one.written)
-        whys = [f"{one.name}: {one.shut.get(name, SHUT)}" for one in stay] or ["no other node takes clients"]
+        whys = [f"{one.name}: {one.full or one.shut.get(name, SHUT)}" for one in stay]
         yield Loss(
-            f"address {name}", f"is sent to at {where}, and taken nowhere else: {'; '.join(whys)}",
-            "mqctl address create or resume at another node",
+            f"address {name}", f"is sent to at {where}, and taken nowhere else: {'; '.join(whys or [NOBODY])}",
+            "mqctl address create or resume at another node, or make room there",
         )  # fmt: skip
 
 
