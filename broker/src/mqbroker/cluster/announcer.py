@@ -197,9 +197,9 @@ class Announcer:
             if subscriber.node_id not in (notice.node_id, came_from):
                 subscriber.change(text)
 
-    def queue_added(self, queue: str, address: str, routing: str, selector: str, *, is_volatile: bool = False) -> None:
-        """This node has a queue, without consumers yet."""
-        self._add(BindingAdded(queue, address, routing, selector, self._node_id, 0, is_volatile), "", {})
+    def queue_added(self, queue: str, address: str, routing: str, selector: str, **traits: bool) -> None:
+        """This node has a queue, without consumers yet. `traits`: `volatile` and `exclusive` of BindingAdded."""
+        self._add(BindingAdded(queue, address, routing, selector, self._node_id, 0, **traits), "", {})
 
     def queue_removed(self, queue: str) -> None:
         """It has it no more."""
@@ -217,7 +217,7 @@ class Announcer:
         """A neighbour leads to a queue."""
         added = BindingAdded(
             binding.queue, binding.address, binding.routing, binding.selector, binding.node_id, binding.distance,
-            binding.is_volatile,
+            binding.is_volatile, binding.is_exclusive,
         )  # fmt: skip
         self._add(added, binding.target, counts_of(binding))
 

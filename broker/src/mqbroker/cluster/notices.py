@@ -96,7 +96,7 @@ class Reset:
 class BindingAdded:
     """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it.
 
-    `volatile`: it does not outlive the process that has it.
+    `volatile`: it does not outlive the process that has it. `exclusive`: one consumer at a time gets its messages.
     """
 
     queue: str
@@ -106,6 +106,7 @@ class BindingAdded:
     node_id: str
     distance: int
     volatile: bool = False
+    exclusive: bool = False
 
     @property
     def cluster_name(self) -> str:
@@ -180,7 +181,9 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "clients", "heir", "scale_down_group", "journal_formats", "deleted", "volatile")
+_LATER: Final = (
+    "grouping", "clients", "heir", "scale_down_group", "journal_formats", "deleted", "volatile", "exclusive",
+)  # fmt: skip
 _CONNECTORS: Final = ("connectors", "clients")
 
 
@@ -259,6 +262,7 @@ def _binding_added(row: dict[str, Any]) -> BindingAdded:
         text_of(row, "node_id", NODE_ID),
         number_of(row, "distance", DISTANCE_MAX, 0),
         flag_of(row, "volatile"),
+        flag_of(row, "exclusive"),
     )
 
 

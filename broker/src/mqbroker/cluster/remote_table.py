@@ -241,8 +241,11 @@ class RemoteTable:
         """Whether it is the same binding as before, which then stays."""
         name = notice.cluster_name
         binding = self.bindings[name]
-        told = notice.address, notice.routing, notice.selector, notice.distance + 1, notice.volatile
-        known = binding.address, binding.routing, binding.selector, binding.distance, binding.is_volatile
+        told = notice.address, notice.routing, notice.selector, notice.distance + 1, notice.volatile, notice.exclusive
+        known = (
+            binding.address, binding.routing, binding.selector, binding.distance, binding.is_volatile,
+            binding.is_exclusive,
+        )  # fmt: skip
         if name not in self._stale or told != known:
             return False
         del self._stale[name]
@@ -263,7 +266,7 @@ class RemoteTable:
             return
         binding = RemoteBinding(
             notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
-            notice.distance + 1, notice.volatile,
+            notice.distance + 1, notice.volatile, notice.exclusive,
         )  # fmt: skip
         name = binding.cluster_name
         self.bindings[name] = binding

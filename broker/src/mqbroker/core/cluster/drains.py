@@ -141,9 +141,12 @@ class Drains:
         return progress is not None and progress.has_said_come
 
     def has_to_say(self, queue: Queue) -> bool:
-        """Whether that is still to be said: nobody asks of others than subscriptions."""
+        """Whether that is still to be said: nobody asks of others than subscriptions and exclusive queues, and of those
+        not where the other node refuses them, as it keeps nobody out then."""
         progress = self._progress_of(queue)
-        return progress is not None and queue.kind.routing == MULTICAST and not progress.has_said_come
+        if progress is None or progress.has_said_come:
+            return False
+        return queue.kind.routing == MULTICAST or (queue.kind.exclusive and not progress.why)
 
     def stuck(self, queue: Queue, why: str) -> bool:
         """It does not go on for this reason, empty: as far as is known it does; whether that is new."""

@@ -141,16 +141,19 @@ class Remotes:
             self.wholly_here.pop(there, None)
 
     def check_has_come(self, name: str) -> None:
-        """Raises Refused where a subscription of this name is another node's that leaves everything to this one, and
-        that is linked and has not handed it over: whoever subscribed here now would not have what waits there."""
+        """Raises Refused where a subscription or exclusive queue of this name is another node's that leaves everything
+        to this one, and that is linked and has not handed it over: who subscribed here now would not have what waits
+        there, and who consumes alone would have what came later before it."""
         for node_id, heir in self.leaving.items():
             remote = self.by_name.get(cluster_name_of(name, node_id))
             is_linked = remote is not None and (remote.binding.is_connected or self.is_heard(node_id))
-            is_there = remote is not None and is_linked and remote.binding.routing == MULTICAST
-            is_there = is_there and remote is not None and not remote.binding.is_volatile  # which never drains
-            if is_there and heir == self._store.node_id and cluster_name_of(name, node_id) not in self.wholly_here:
-                why = f"subscription {name!r} is not here yet: node {node_id} hands it over; try again"
-                raise Refused(LOCKED, why)
+            if remote is None or not is_linked or remote.binding.is_volatile:  # such a one never drains
+                continue
+            is_subscription = remote.binding.routing == MULTICAST
+            is_awaited = is_subscription or remote.binding.is_exclusive
+            if is_awaited and heir == self._store.node_id and remote.binding.cluster_name not in self.wholly_here:
+                what = "subscription" if is_subscription else "exclusive queue"
+                raise Refused(LOCKED, f"{what} {name!r} is not here yet: node {node_id} hands it over; try again")
 
     def queues_of(self, target: str, connection: str = "") -> list[Queue]:
         """Store-and-forward queues for a node."""

@@ -51,6 +51,7 @@ class RemoteBinding:
     target: str
     distance: int
     is_volatile: bool = False  # it does not outlive the process that has it
+    is_exclusive: bool = False  # one consumer at a time gets its messages
     cluster_name: str = field(init=False)
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read

@@ -33,6 +33,7 @@ from mqbroker.wire.performatives import Attach, Error, Modified, Source, Target
 from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
+    from mqbroker.core.store.store import Store
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.accepting_broker import AcceptingBroker
     from mqbroker.node.amqp.peer import Peer
@@ -180,6 +181,7 @@ class Termini:
             store.permit(actor, permission, address)
             check_is_here(self._broker, address, named)
             filters = _filters(source)
+            self._check_has_come(queue_name, is_browser=is_browser)
             queue = queue_at(store, address, queue_name, actor, _routing(source))
             return Terms(queue, filters, is_browser)
         named_queue = store.queues.get(address)
@@ -200,7 +202,13 @@ class Termini:
         store.permit(actor, permission, place, address)
         check_is_here(self._broker, place, named)
         filters = _filters(source)
+        self._check_has_come(_name_at(store, address), is_browser=is_browser)
         return Terms(store.queue_for(address, actor), filters, is_browser)
+
+    def _check_has_come(self, name: str, *, is_browser: bool) -> None:
+        """Raises Refused where what is in an exclusive queue of this name is still on its way here."""
+        if not is_browser:
+            self._broker.store.remotes.check_has_come(name)
 
     def _part_subscribers(self, name: str) -> None:
         """Whether a subscription is in use is asked next, and with other terms it begins anew."""
@@ -393,6 +401,15 @@ class Termini:
         conn = self._broker.temporary.get(name)
         if conn is not None and ((maker := self._broker.peers.get(conn)) is None or maker.connection.is_dead):
             raise Refused("amqp:not-found", f"the temporary queue {name!r} is gone")
+
+
+def _name_at(store: Store, address: str) -> str:
+    """The name of the queue that `Store.queue_for` finds, or would make."""
+    found = store.queues.get(address)
+    place = store.addresses.get(address)
+    if found is None and place is not None and place.anycast:
+        found = place.anycast[0]
+    return address if found is None else found.kind.name
 
 
 def _parts(address: object) -> tuple[str, str]:

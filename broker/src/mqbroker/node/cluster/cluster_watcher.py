@@ -29,7 +29,10 @@ class ClusterWatcher(QueueObserver):
         """A queue is bound to its address."""
         kind = queue.kind
         for each in self._announcers():
-            each.queue_added(kind.name, kind.address, kind.routing, kind.selector, is_volatile=not kind.is_durable)
+            each.queue_added(
+                kind.name, kind.address, kind.routing, kind.selector, volatile=not kind.is_durable,
+                exclusive=kind.exclusive,
+            )  # fmt: skip
         if self._grouping is not None:
             self._grouping.added(cluster_name_of(kind.name, self._own))
 
