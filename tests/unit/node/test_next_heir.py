@@ -133,6 +133,25 @@ def test_the_next_one_takes_what_waits_and_the_first_one_what_it_may_have(has_it
     assert of.everywhere() == names(COUNT)
 
 
+def test_it_is_shown_for_how_long_nothing_goes_and_another_heir_has_time_of_its_own() -> None:
+    of = Heirs()
+    assert shown(of.a)["stands_s"] == 0
+    of.begin_half(has_it=False)
+    going = shown(of.a)
+    of.lose(of.b)
+    of.cluster.wait(30_000)
+    stands = shown(of.a)
+    assert (stands["state"], stands["node"]) == ("failed", "b")
+    assert 29 <= stands["stands_s"] - going["stands_s"] <= 31
+    of.cluster.wait(BOUND_MS - 30_000)
+    after = shown(of.a)
+    assert after["node"] == "c"
+    assert after["stands_s"] < 30
+    of.a.admin("scale-down-cancel", force=True)
+    of.cluster.wait(5_000)
+    assert (shown(of.a)["state"], shown(of.a)["stands_s"]) == ("none", 0)
+
+
 def test_what_waits_apart_does_so_after_a_crash_of_the_node_that_leaves() -> None:
     of = Heirs()
     of.begin_half(has_it=True)

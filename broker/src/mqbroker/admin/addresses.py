@@ -16,7 +16,8 @@ from mqbroker.node.values.inputs import AdminRequest
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
-    """`addresses`: one object each, by name."""
+    """`addresses`: one object each, by name. bytes: of what it holds, in memory and paged, null where nothing bounds
+    it."""
     addresses = broker.store.addresses
 
     def rows_of(each: Address) -> list[dict[str, Any]]:
@@ -62,6 +63,7 @@ def _described(address: Address) -> dict[str, Any]:
         "queues": sorted(queue.kind.name for queue in queues),
         "message_count": sum(queue.message_count for queue in queues),
         "paged_count": sum(queue.paged_count for queue in queues),
+        "bytes": None if address.meter is None else address.meter.size_bytes + address.meter.paged[0],
         "paging": any(queue.pages is not None for queue in queues),
         "routed": address.routed_total,
         "unrouted": address.unrouted_total,

@@ -66,7 +66,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
-    """`scale-down-show`: how far it is, what hinders, and the receipt; rate is messages in a second."""
+    """`scale-down-show`: how far it is, what hinders, and the receipt; rate is messages in a second, `stands_s` for how
+    many seconds nothing has gone to the node that takes them."""
     show_to(broker, request.id)
 
 
@@ -126,11 +127,17 @@ def _plan(broker: Broker, connection: ClusterConnection, node_id: str, found: li
     """What would happen."""
     member = connection.topology.get(node_id)
     going = [queue for queue in public_queues(broker) if not hindrance_of(queue.kind)]
-    rows = [drains.row_of(broker, queue) | _where(queue) for queue in going]
+    rows = [drains.row_of(broker, queue) | _where(queue) | {"bytes": _size_bytes(queue)} for queue in going]
     return _shown(broker) | {
         "node_id": node_id, "node": None if member is None else member.name, "hindrances": found, "queues": rows,
         "left": sum(queue.message_count for queue in broker.store.queues.values()),
     }  # fmt: skip
+
+
+def _size_bytes(queue: Queue) -> int:
+    """Of all that is in it."""
+    held = sum(each.run.size_bytes(each.start, each.n) for each in queue.segments())
+    return held if queue.pages is None else held + queue.pages.size_bytes
 
 
 def _where(queue: Queue) -> dict[str, str]:
@@ -157,6 +164,7 @@ def _shown(broker: Broker) -> dict[str, Any]:
         "node": None if member is None else member.name,
         "since": _time_of(record.since_ms),
         "left": left, "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1),
+        "stands_s": scaling.stands_ns // NS_PER_S,
         "connections": clients, "staying": _staying(broker), "hindrances": found,
         "queues": [drains.row_of(broker, queue) | _where(queue) for queue in sorted(queues, key=_name)],
         "receipt": _receipt(broker),
@@ -170,7 +178,8 @@ def _shown_where_nothing_moves(broker: Broker, clients: int) -> dict[str, Any]:
     return {
         "state": CORDONED if cordon.is_on else NONE, "node_id": None, "node": None,
         "since": _time_of(cordon.since_ms) if cordon.is_on else None, "left": kept, "moved": 0, "rate": 0.0,
-        "connections": clients, "staying": _staying(broker), "hindrances": [], "queues": [], "receipt": None,
+        "stands_s": 0, "connections": clients, "staying": _staying(broker), "hindrances": [], "queues": [],
+        "receipt": None,
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mqctl import confirm
 from mqctl.admin import AdminClient, AdminError
@@ -18,6 +19,7 @@ from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import CORDONED, NOT_FOUND, RESTS, SERVES, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
+from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
 
@@ -57,18 +59,20 @@ def answering(world: World, found: Sequence[NodeLook], then: str) -> list[NodeLo
 
 
 def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
-    """What the brokers themselves say is in the way, and whom nobody serves once the host takes no clients, its own
-    being sent to who takes the messages."""
+    """What the brokers themselves say is in the way, what has no room at the addresses it moves to, and whom nobody
+    serves once the host takes no clients, its own being sent to who takes the messages."""
     said: list[str] = []
+    rows: dict[str, Any] = {}
 
     def ask(session: AdminClient, node: Node) -> None:
         answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
         said.extend(f"{node.name}: {text}" for text in told(answer.get("hindrances", ())))
+        rows[node.name] = answer.get("queues", ())
 
     each(world, [one.node for one in plan.leaving], ask)
     targets = {one.name for one in plan.targets.values()}
     away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
-    return sorted(said) + gate.lost(world, leaver.cluster, [away], targets)
+    return sorted(said) + lacking(world, plan, rows) + gate.lost(world, leaver.cluster, [away], targets)
 
 
 def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:

@@ -67,6 +67,10 @@ class Following(Protocol):
     def idle(self) -> Idle:
         """Since when nothing of each queue has gone."""
 
+    @property
+    def stands_ns(self) -> int:
+        """For how long nothing has gone to the heir."""
+
     def begin(self) -> None:
         """It leaves from now on, or the heir is another one."""
 
@@ -254,6 +258,11 @@ class ScalingDown:
     def idle(self) -> Idle:
         """Since when nothing of each has gone."""
         return self._next.idle
+
+    @property
+    def stands_ns(self) -> int:
+        """For how long nothing has gone to the heir of now."""
+        return self._next.stands_ns if self.record.is_on else 0
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

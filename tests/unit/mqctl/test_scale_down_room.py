@@ -1,0 +1,78 @@
+"""Whether what moves fits what the addresses of the node that takes it hold at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqctl.commands import scale_down
+from mqctl.errors import CommandError
+from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.plan import DrainPlan
+from mqctl.scaledown.room import Held, coming_to, why_it_does_not_fit
+from mqctl.world import World
+
+from tests.unit.mqctl.test_scale_down_on_hosts import drain, leaving, made, says, world
+from tests.unit.mqctl.test_scale_down_plan import OTHERS, look
+
+__all__ = ["leaving", "world"]
+NONE = {"max-size-messages": -1, "max-size-bytes": -1, "page-limit-messages": -1, "page-limit-bytes": -1}
+
+
+def settings(policy: str, **bounds: Any) -> dict[str, Any]:
+    said = {name.replace("_", "-"): value for name, value in bounds.items()}
+    return {**NONE, "page-full-policy": "", "address-full-policy": policy, **said}
+
+
+@pytest.mark.parametrize(
+    ("held", "what"),
+    [
+        (settings("BLOCK", max_size_messages=100), "71 messages come, and it has room for 70 (max-size-messages): by "),
+        (settings("BLOCK", max_size_messages=101), ""),
+        (settings("FAIL", max_size_messages=20), "has room for 0 (max-size-messages): by FAIL all is taken in"),
+        (settings("DROP", max_size_bytes=9_999), "7000 bytes come, and it has room for 6999 (max-size-bytes): by DROP"),
+        (settings("DROP", max_size_bytes=10_000), ""),
+        (settings("DROP", max_size_messages=10), "what producers send there is dropped until somebody consumes"),
+        (settings("PAGE", max_size_messages=10), ""),
+        (settings("PAGE", page_limit_messages=100), "(page-limit-messages): by PAGE all is taken in, and producers"),
+        (settings("PAGE", page_limit_messages=100, max_size_messages=1), ""),
+        (settings("PAGE", page_limit_bytes=10, page_full_policy="DROP"), "what producers send there is dropped until"),
+        (settings("BLOCK"), ""),
+    ],
+)  # fmt: skip
+def test_each_bound_counts_by_what_its_policy_makes_of_more(held: dict[str, Any], what: str) -> None:
+    why = why_it_does_not_fit(held, Held(30, 3_000), Held(71, 7_000))
+    assert what in why
+    assert bool(why) is bool(what)
+
+
+def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
+    leavers = [look("mq3"), replace(look("mq3"), node=replace(look("mq3").node, instance="second"))]
+    plan = DrainPlan(leavers, OTHERS, {one.name: OTHERS[0] for one in leavers})
+    row = {"address": "orders", "left": 3, "bytes": 300}
+    rows = {leavers[0].name: [row, {**row, "left": 4}, {**row, "address": "empty", "left": 0}], leavers[1].name: [row]}
+    assert coming_to(plan, rows) == {"mq1": {"orders": Held(10, 900)}}
+    older = {leavers[0].name: [{"address": "orders", "left": 3}]}
+    assert coming_to(plan, older) == {"mq1": {"orders": Held(3, 0)}}, "an earlier release does not say how large"
+
+
+def test_nothing_begins_where_it_does_not_fit_and_the_way_out_is_said(world: World, leaving: Leaver) -> None:
+    made("default")
+    row = {"queue": "orders", "address": "orders", "left": 60, "bytes": 6_000}
+    says("mq3", **{"scale-down": drain(queues=[row])})
+    rows = [{"setting": name, "value": value} for name, value in settings("BLOCK", max_size_bytes=10_000).items()]
+    says(
+        "mq1",
+        addresses={"addresses": [{"name": "orders", "paused": False, "bytes": 5_000}]},
+        **{"address-settings-show": {"settings": rows}},
+    )
+    why = (
+        r"address orders of mq1: 6000 bytes come, and it has room for 5000 \(max-size-bytes\): by BLOCK the drain "
+        "stands until somebody consumes; raise that there, have it consumed, or --to another; nothing was changed"
+    )
+    with pytest.raises(CommandError, match=why):
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, force=True), leaving) is not None
+    says("mq1", addresses={"addresses": [{"name": "orders", "paused": False, "bytes": None}]})
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving) is not None
