@@ -21,10 +21,10 @@ pytestmark = pytest.mark.system
 
 
 class Heirs(Balanced):
-    """Ten seconds without any progress, and the next one is the heir: one that is up settles something in each."""
+    """Half a minute without any progress, and the next one is the heir: one that is up settles something in it."""
 
     def options(self, number: int) -> dict[str, Any]:
-        return {**super().options(number), "scale-down": {"heir-timeout": 10_000}}
+        return {**super().options(number), "scale-down": {"heir-timeout": 30_000}}
 
 
 def unanswered_at(source: BrokerProcess) -> int:
