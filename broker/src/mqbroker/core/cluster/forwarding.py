@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
+from mqbroker.core.address.address_records import told_of
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
 from mqbroker.core.cluster.cordon import Cordon
@@ -123,6 +124,10 @@ class Remotes:
             connection = self.connections[name] = Forwarding(name, mode, self._store, self)
         connection.mode = mode
         return connection
+
+    def said_of(self, name: str) -> dict[str, Any]:
+        """What a person said of this address that another node is told where a queue of it drains there."""
+        return told_of(self._store.addresses[name]) if name in self._store.addresses else {}
 
     def queue_here(self, name: str, node_id: str) -> Queue | None:
         """The queue of this node, which has this id, that has a name in the whole cluster."""

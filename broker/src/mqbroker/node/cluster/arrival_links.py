@@ -26,6 +26,7 @@ from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwarding_terms import (
+    ADDRESS,
     CAME_BEFORE,
     CLOSES_FOR_GOOD,
     DRAIN_ENDS,
@@ -37,6 +38,7 @@ from mqbroker.node.cluster.forwarding_terms import (
     ROUTE,
     SOURCE,
     STORE_AND_FORWARD,
+    address_wanted,
     makes_queues,
     queue_wanted,
 )
@@ -213,7 +215,12 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         kind = queue_wanted(said[QUEUE], target.address)
         if said.get(CAME_BEFORE) is True and kind is not None:
             _check_goes_on(peer.broker.store, kind, key)
+        place = _address_wanted(said.get(ADDRESS))
+        before = peer.broker.store.addresses.get(target.address)
+        is_served = before is not None and bool(before.queues)
         _make_queue(peer.broker.store, kind, names, source, ends=ends)
+        address = peer.broker.store.addresses[target.address]
+        peer.broker.store.address_records.adopt(address, place, is_served=is_served)
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
@@ -230,6 +237,13 @@ def _ends(store: Store, said: Mapping[Symbol, Any], source: str) -> bool:
     """Whether only what this node may have comes again: a queue that is not let in stays closed until it is answered
     for. Earlier releases do not say so; of theirs all goes on that has begun, as they refuse what comes back."""
     return bool(said.get(DRAIN_ENDS, store.arrivals.had_here(source)))
+
+
+def _address_wanted(said: Any) -> dict[str, Any]:
+    try:
+        return address_wanted(said)
+    except (ValueError, RecursionError) as error:
+        raise Refused("amqp:invalid-field", f"a queue that drains says what its address is: {error}") from None
 
 
 def _check_stays(store: Store) -> None:

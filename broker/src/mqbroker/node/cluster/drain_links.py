@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from mqbroker.core.cluster.forwarding import Remotes
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.cluster.forwarding_terms import arrived_in, attach_for, has_come
+from mqbroker.journal.records import as_json
+from mqbroker.node.cluster.forwarding_terms import ADDRESS, arrived_in, attach_for, has_come
 from mqbroker.node.values.subscriptions import is_of_subscribers
 from mqbroker.wire.performatives import Attach
 
@@ -23,7 +24,11 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
     remotes.drains.said_come(queue, has_come=is_here)
     # What waits apart ends too: a node that is cordoned or leaves itself lets in what it may have.
     kind = queue.kind if queue.part_of is None else replace(queue.kind, drain_ends=True)
-    return attach_for(kind, node_id, is_numbered=is_numbered, has_come=is_here, came_before=came_before)
+    attach = attach_for(kind, node_id, is_numbered=is_numbered, has_come=is_here, came_before=came_before)
+    said = remotes.said_of(queue.kind.address)
+    if not said:
+        return attach
+    return replace(attach, properties={**(attach.properties or {}), ADDRESS: as_json(said)})
 
 
 def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mqbroker.core.address.address import ANYCAST, MULTICAST
+from mqbroker.core.address.address_records import check_attributes as check_address
 from mqbroker.core.cluster.id_digest import PACKED_SIZE_BYTES, IdDigest
 from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
 from mqbroker.core.queue.queue import Queue
@@ -23,6 +24,7 @@ ROUTE: Final = Symbol("mq:route")
 NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
 CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
 QUEUE: Final = Symbol("mq:queue")  # attributes of a queue that drains: the other node makes one where it has none,
+ADDRESS: Final = Symbol("mq:address")  # what was said of its address, as AddressRecords keeps it,
 MAKES_QUEUES: Final = Symbol("mq:makes-queues")  # and says by a capability that it knows what that means
 HAS_COME: Final = Symbol("mq:has-come")  # whether all that waited in it is there
 CAME_BEFORE: Final = Symbol("mq:came-before")  # and whether it was told so once: no queue is made any more then
@@ -73,6 +75,20 @@ def queue_wanted(said: Any, address: str) -> QueueKind | None:
         return None
     kind = QueueKind.of(attributes)
     return kind if kind.address == address and kind.routing in (ANYCAST, MULTICAST) and kind.is_durable else None
+
+
+def address_wanted(said: Any) -> dict[str, Any]:
+    """What is said of the address of such a queue; nothing by earlier releases. Raises ValueError."""
+    if said is None:
+        return {}
+    if not isinstance(said, str) or len(said) > ATTRIBUTES_SIZE_MAX:
+        raise ValueError("mq:address is no text of a reasonable size")
+    attributes = json.loads(said)
+    if not isinstance(attributes, dict):
+        raise ValueError("mq:address is no object")
+    known = {name: attributes[name] for name in ("routing_types", "paused") if name in attributes}
+    check_address(known)
+    return known
 
 
 def makes_queues(answer: Target, arrived: IdDigest) -> Target:
