@@ -10,7 +10,7 @@ from mqctl.commands import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.plan import DrainPlan
-from mqctl.scaledown.room import Held, coming_to, why_it_does_not_fit
+from mqctl.scaledown.room import AddressLoad, coming_to, why_it_does_not_fit
 from mqctl.world import World
 
 from tests.unit.mqctl.test_scale_down_on_hosts import drain, leaving, made, says, world
@@ -42,7 +42,7 @@ def settings(policy: str, **bounds: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_each_bound_counts_by_what_its_policy_makes_of_more(held: dict[str, Any], what: str) -> None:
-    why = why_it_does_not_fit(held, Held(30, 3_000), Held(71, 7_000))
+    why = why_it_does_not_fit(held, AddressLoad(30, 3_000), AddressLoad(71, 7_000))
     assert what in why
     assert bool(why) is bool(what)
 
@@ -52,9 +52,9 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     plan = DrainPlan(leavers, OTHERS, {one.name: OTHERS[0] for one in leavers})
     row = {"address": "orders", "left": 3, "bytes": 300}
     rows = {leavers[0].name: [row, {**row, "left": 4}, {**row, "address": "empty", "left": 0}], leavers[1].name: [row]}
-    assert coming_to(plan, rows) == {"mq1": {"orders": Held(10, 900)}}
+    assert coming_to(plan, rows) == {"mq1": {"orders": AddressLoad(10, 900)}}
     older = {leavers[0].name: [{"address": "orders", "left": 3}]}
-    assert coming_to(plan, older) == {"mq1": {"orders": Held(3, 0)}}, "an earlier release does not say how large"
+    assert coming_to(plan, older) == {"mq1": {"orders": AddressLoad(3, 0)}}, "an earlier release does not say how large"
 
 
 def test_nothing_begins_where_it_does_not_fit_and_the_way_out_is_said(world: World, leaving: Leaver) -> None:

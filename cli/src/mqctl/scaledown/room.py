@@ -20,33 +20,33 @@ from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
 UNBOUNDED: Final = -1
-Rows = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
+RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AddressLoad:
     """Messages of one address, and their bytes as far as the broker knows them."""
 
     messages: int = 0
     size_bytes: int = 0
 
-    def __add__(self, more: Held) -> Held:
-        return Held(self.messages + more.messages, self.size_bytes + more.size_bytes)
+    def __add__(self, more: AddressLoad) -> AddressLoad:
+        return AddressLoad(self.messages + more.messages, self.size_bytes + more.size_bytes)
 
 
-def coming_to(plan: DrainPlan, rows: Rows) -> dict[str, dict[str, Held]]:
+def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressLoad]]:
     """Node that takes messages -> address -> what comes there from all that leave, where anything does."""
-    found: dict[str, dict[str, Held]] = {}
+    found: dict[str, dict[str, AddressLoad]] = {}
     for leaving, queues in rows.items():
         at = found.setdefault(plan.targets[leaving].name, {})
         for row in queues:
             if row["left"]:
-                more = Held(int(row["left"]), int(row.get("bytes", 0)))
-                at[str(row["address"])] = at.get(str(row["address"]), Held()) + more
+                more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)))
+                at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
     return found
 
 
-def lacking(world: World, plan: DrainPlan, rows: Rows) -> list[str]:
+def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:
     """What does not fit at the nodes that take the messages, each with what would become of it and a way out."""
     said: list[str] = []
     for name, coming in coming_to(plan, rows).items():
@@ -57,21 +57,21 @@ def lacking(world: World, plan: DrainPlan, rows: Rows) -> list[str]:
     return said
 
 
-def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, Held]) -> list[str]:
+def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad]) -> list[str]:
     sizes = {row["name"]: int(row.get("bytes") or 0) for row in session.call("addresses")["addresses"]}
     said = []
     for address, more in sorted(coming.items()):
         answer = session.call("address-settings-show", address=address)
         settings = {row["setting"]: row["value"] for row in answer["settings"]}
         count = sum(int(row["message_count"]) for row in target.queues if row["address"] == address)
-        if why := why_it_does_not_fit(settings, Held(count, sizes.get(address, 0)), more):
+        if why := why_it_does_not_fit(settings, AddressLoad(count, sizes.get(address, 0)), more):
             said.append(
                 f"address {address} of {target.name}: {why}; raise that there, have it consumed, or --to another"
             )
     return said
 
 
-def why_it_does_not_fit(settings: Mapping[str, Any], here: Held, coming: Held) -> str:
+def why_it_does_not_fit(settings: Mapping[str, Any], here: AddressLoad, coming: AddressLoad) -> str:
     """Empty where it does. `here`: what the address has already, in all its queues."""
     policy = str(settings["address-full-policy"])
     prefix = "page-limit" if policy == PAGE else "max-size"
