@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Said = tuple[str, str, dict[Symbol, Any] | None]  # of a close: condition, description, and what else there is to say
 
 
-class Commits(Protocol):
+class CommitsUnderWay(Protocol):
     """Those that a connection asks for."""
 
     def call_off(self, why: str) -> None:
@@ -48,7 +48,7 @@ class Closable(Protocol):
     connection: Connection
 
     @property
-    def transactions(self) -> Commits:
+    def transactions(self) -> CommitsUnderWay:
         """Its commits."""
 
     @property
