@@ -138,12 +138,33 @@ def sentence(found: Mapping[str, Any]) -> str:
     if not found["is_held"]:
         return f"{who} has been there since and is over; begin anew"
     if found.get("wish") == PAUSE:
-        return f"{who} is paused; go on with {found['what']} --resume, or give it up with mqctl operation release"
-    again = f"{found['what']} --resume" if found["what"].startswith("mqctl ") else "-e mq_resume=true"
+        return f"{who} is paused; go on with {again(found['what'])}, or give it up with mqctl operation release"
+    back = back_from(found["what"])
     return (
         f"{who} is under way; wait for its end, or where it is gone for certain go on in its "
-        f"place with {again}, or give it up with mqctl operation release"
+        f"place with {again(found['what'])},{f' take it back with {back},' if back else ''} or give it up with "
+        "mqctl operation release"
     )
+
+
+def again(what: str) -> str:
+    """What goes on in the place of this command. What takes back goes on by itself: said once more."""
+    if not what.startswith("mqctl "):
+        return "-e mq_resume=true"
+    return what if is_taking_back(what) else f"{what} --resume"
+
+
+def back_from(what: str) -> str:
+    """The command that takes back what this one does; empty where there is none."""
+    if what.startswith("mqctl scale-down ") and not is_taking_back(what):
+        return f"{what} --cancel"
+    drained = what.removeprefix("mqctl drain ")
+    return "" if drained == what else f"mqctl undrain {drained}"
+
+
+def is_taking_back(what: str) -> bool:
+    """Whether this command takes back what another one does."""
+    return what.startswith("mqctl undrain ") or (what.startswith("mqctl scale-down ") and what.endswith(" --cancel"))
 
 
 @contextlib.contextmanager

@@ -76,8 +76,8 @@ ALL: Final = OperationScope()
 def holding(
     world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False, scope: OperationScope = ALL
 ) -> Iterator[HeldCluster]:
-    """Hold the cluster for `what`, a command that has `--resume`. Raises CommandError where another operation does, or
-    has done since the plan was made."""
+    """Hold the cluster for `what`, a command that goes on as `noting.again` says. Raises CommandError where another
+    operation does, or has done since the plan was made."""
     own = begin(world, cluster, what, is_resumed=is_resumed, scope=scope)
     world.operation = own
     try:
@@ -339,7 +339,7 @@ def _end(world: World, host: Host, own: HeldCluster) -> bool:
 
 
 def _remedy(own: HeldCluster) -> str:
-    return f"{own.note['what']} --resume goes on, mqctl operation release gives it up"
+    return f"{noting.again(own.note['what'])} goes on, mqctl operation release gives it up"
 
 
 def ask_host(world: World, host: Host, program: str, *words: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_who_drains_already_is_not_asked_again(world: World) -> None:
 def test_nothing_begins_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
     """mq1 does not say how clients reach it, so those of mq3 are not sent there."""
     row = {"name": "orders", "address": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1,
-           "message_count": 0}  # fmt: skip
+           "paused": False, "message_count": 0}  # fmt: skip
     says("mq3", queues={"queues": [row]})
     if is_forced:
         assert drain_command.run(world, options(force=True)) == Exit.DONE
@@ -200,7 +200,7 @@ def keeping(**changes: Any) -> drain_command.Options:
 
 def consumed_here() -> None:
     row = {"name": "orders", "address": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1,
-           "message_count": 3}  # fmt: skip
+           "paused": False, "message_count": 3}  # fmt: skip
     says("mq3", queues={"queues": [row]})
 
 

@@ -24,6 +24,7 @@ from mqctl.output import data_console
 from mqctl.scaledown import archive, beginning, inventory_files, leaver
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -137,25 +138,34 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     )  # fmt: skip
 
 
-@pytest.fixture
-def leaving(world: World, tmp_path: Path) -> Leaver:
-    """mq3 leaves, which serves and has nothing; mq1 stays."""
-    for name, other in (("mq1", "mq3"), ("mq3", "mq1")):
-        (tmp_path / name / "mq").mkdir(parents=True)
-        (tmp_path / name / "bin").mkdir()
+def made_hosts(place: Path, *names: str) -> None:
+    """Folders of hosts whose nodes serve, have nothing, and are linked with each other."""
+    for name in names:
+        (place / name / "mq").mkdir(parents=True)
+        (place / name / "bin").mkdir()
         for program, text in (("systemctl", SYSTEMCTL), ("mqbroker", MQBROKER)):
-            (tmp_path / name / "bin" / program).write_text(text)
-            (tmp_path / name / "bin" / program).chmod(0o755)
-        (tmp_path / name / "unit").write_text("active\n")
-        link = {"node": other, "node_id": f"id-{other}", "state": "up", "depth": 0, "unanswered": 0, "queues": 0}
+            (place / name / "bin" / program).write_text(text)
+            (place / name / "bin" / program).chmod(0o755)
+        (place / name / "unit").write_text("active\n")
+        links = [
+            {"node": other, "node_id": f"id-{other}", "state": "up", "depth": 0, "unanswered": 0, "queues": 0}
+            for other in names if other != name
+        ]  # fmt: skip
         says(
             name, status={"node_id": f"id-{name}"}, queues={"queues": []}, journal=[],
-            topology={"node_id": f"id-{name}", "members": [], "links": [link], "inbound": []},
+            topology={"node_id": f"id-{name}", "members": [], "links": links, "inbound": []},
             addresses={"addresses": []}, producers={"producers": []}, discovery={"nodes": []},
+            health={"state": "active", "holds_back": False},
             **{"config-show": {"options": []}},
             **dict.fromkeys(("scale-down-show", "scale-down", "scale-down-cancel", "uncordon"), drain()),
             cordon=drain(state="cordoned", left=3),
         )  # fmt: skip
+
+
+@pytest.fixture
+def leaving(world: World, tmp_path: Path) -> Leaver:
+    """mq3 leaves, which serves and has nothing; mq1 stays."""
+    made_hosts(tmp_path, "mq1", "mq3")
     hosts = (Host("mq1", "main", VARIABLES, {}), Host("mq3", "main", VARIABLES, {}))
     return Leaver(InventoryCluster("main", hosts), hosts[1])
 
@@ -308,7 +318,7 @@ def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: 
         archive.put_receipt(world, leaving.host, name, document(archive=name, stays=STAYS))
     assert archive.kept_receipt(world, leaving.host) is not None
     drains_until_it_is_taken_back()
-    assert scale_down._cancel(world, scale_down.Options(hosts=["mq3"], yes=True), [leaving]) == Exit.DONE
+    assert take_back(world, [leaving], TakeBack(60.0, is_sure=True)) == Exit.DONE
     assert archive.kept_receipt(world, leaving.host) is None
     (HostShell.root / "mq3" / "unit").write_text("inactive\n")
     with pytest.raises(CommandError, match="there is no receipt of a scale-down of them"):
@@ -371,12 +381,12 @@ def test_who_takes_it_back_by_force_is_told_that_messages_come_twice(
     made("default")
     drains_until_it_is_taken_back()
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
-    asked, options = replace(world, is_interactive=True), scale_down.Options(hosts=["mq3"], force=is_forced)
+    asked, how = replace(world, is_interactive=True), TakeBack(60.0, is_forced=is_forced)
     if is_done:
-        assert scale_down._cancel(asked, options, [leaving]) == Exit.DONE
+        assert take_back(asked, [leaving], how) == Exit.DONE
     else:
         with pytest.raises(CommandError, match="that is not the name of the cluster"):
-            scale_down._cancel(asked, options, [leaving])
+            take_back(asked, [leaving], how)
     assert ("scale-down-cancel" in done("asked")) is is_done
     assert ("What mq1 may have without an answer comes twice" in said(world)) is is_forced
 
@@ -424,6 +434,7 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
                     "consumer_count": 0,
                     "routing_type": "anycast",
                     "durable": True,
+                    "paused": False,
                 }
             ]
         },

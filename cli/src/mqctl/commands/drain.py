@@ -138,7 +138,7 @@ def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook
 def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node], wanted: str) -> None:
     """The drain is at the brokers: where nobody looks any more it goes on, so nothing stays held for it."""
     try:
-        DrainFollower(world, nodes, options.json).until(wanted, options.timeout)
+        DrainFollower(world, nodes, options.json, back=leaver.back).until(wanted, options.timeout)
     except KeyboardInterrupt:
         world.note(f"interrupted: the brokers go on; {leaver.ways}")
         raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +19,7 @@ from mqctl.operation import OperationScope, holding, is_held_by, numbers, requir
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
-from mqctl.scaledown.beginning import (
-    TakeBack,
-    begin,
-    hindrances,
-    require_answers,
-    show_plan,
-    take_back,
-    targets_of,
-)
+from mqctl.scaledown.beginning import begin, hindrances, require_answers, show_plan, targets_of
 from mqctl.scaledown.drain import MOVED, DrainFollower
 from mqctl.scaledown.leaver import (
     Leaver,
@@ -41,6 +34,7 @@ from mqctl.scaledown.leaver import (
 )
 from mqctl.scaledown.looks import LEAVES, RESTS, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
+from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
 
 SHOWN = (
@@ -106,13 +100,13 @@ def run(world: World, options: Options) -> int:
     forgotten (`mqctl cluster forget`).
 
     Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
-    goes on from there, `--cancel` has the host serve what it still has.
+    goes on from there, `--cancel` has the host serve what it still has; of several hosts, those that have not left.
 
     The change of the inventory is shown at the end, and made with `--write`. Packet filters, lists of static connectors
     and certificates of the others follow by the next `mqctl rollout`.
 
-    Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well,
-    4 if the time was up first.
+    Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well, or
+    taken back and one of several hosts has left, 4 if the time was up first.
     """
     _require_one_way(options)
     with untouched(world):
@@ -121,7 +115,8 @@ def run(world: World, options: Options) -> int:
     if options.show:
         return _show(world, options, leavers)
     if options.cancel:
-        return _cancel(world, options, leavers)
+        how = TakeBack(options.timeout, is_forced=options.force, is_sure=options.yes, is_json=options.json)
+        return take_back(world, leavers, how)
     if options.purge and options.resume:
         named = ", ".join(options.hosts)
         confirm.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
@@ -131,15 +126,35 @@ def run(world: World, options: Options) -> int:
         for leaver in leavers[1:]:
             _planned(world, options, leaver)
         return Exit.DONE
-    ended = []
+    ended: list[tuple[int, dict[str, Any]]] = []
     with holding(world, cluster, leavers[0].command, is_resumed=options.resume, scope=scope) as operation:
         for leaver in leavers:
-            document, plan = known if leaver is leavers[0] else _planned(world, options, leaver)
-            begin(world, leaver, plan, operation)
-            operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
-            ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
+            with _telling_who_has_left(world, leaver, [one.host.name for one in leavers[: len(ended)]]):
+                document, plan = known if leaver is leavers[0] else _planned(world, options, leaver)
+                begin(world, leaver, plan, operation)
+                operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
+                ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
         operation.stays = False
     return _tell(world, options, leavers, ended)
+
+
+@contextlib.contextmanager
+def _telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> Iterator[None]:
+    """What ends a run of which hosts have left says that too, and that the cluster stays held: what it says of itself,
+    as that nothing was changed, is of the host whose turn it is."""
+    if not left:
+        yield
+        return
+    stays = f"{' and '.join(left)} left before, so the cluster stays held by {leaver.command}"
+    ways = f"{leaver.again} goes on, {leaver.back} has {leaver.host.name} stay, mqctl operation release gives it up"
+    try:
+        yield
+    except CommandError as error:
+        attempt = f"{error.attempt}; " if error.attempt and error.attempt != leaver.again else ""
+        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", error.code) from None
+    except KeyboardInterrupt:
+        world.note(f"{stays}; {ways}")
+        raise
 
 
 def _planned(world: World, options: Options, leaver: Leaver) -> tuple[dict[str, Any] | None, DrainPlan | None]:
@@ -157,7 +172,7 @@ def _require_one_way(options: Options) -> None:
             raise UsageError("a host leaves with all its instances", f"mqctl scale-down {one.partition('/')[0]}")
 
 
-# -- look and take back -----------------------------------------------------------------------------------------------
+# -- look --------------------------------------------------------------------------------------------------------------
 
 
 def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
@@ -173,14 +188,6 @@ def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
                      "hindrances": "; ".join(told(one.drain.get("hindrances", ())))})  # fmt: skip
     write(Rows("mqctl.scale-down-show/1", SHOWN, rows), options.shape, world.data)
     return Exit.DEGRADED if faults else Exit.DONE
-
-
-def _cancel(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
-    """What is at the hosts is served there again; what has moved stays where it is."""
-    how = TakeBack(options.timeout, is_forced=options.force, is_sure=options.yes, is_json=options.json)
-    for leaver in leavers:
-        take_back(world, leaver, how)
-    return Exit.DONE
 
 
 # -- drain ------------------------------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
 
 def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     """The receipt, once everything has moved; it balances."""
-    follower = DrainFollower(world, leaver.nodes, options.json)
+    follower = DrainFollower(world, leaver.nodes, options.json, again=leaver.again, back=leaver.back)
     try:
         follower.until(MOVED, options.timeout)
         own = look_at(world, leaver.nodes)

@@ -9,8 +9,8 @@ import typer
 
 from mqctl.declare import InventoryOptions
 from mqctl.inventory_faults import checked
-from mqctl.scaledown.beginning import TakeBack, take_back
 from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
 
 
@@ -32,10 +32,11 @@ def run(world: World, options: Options) -> int:
     """Have a host serve again that was drained: clients are let in, and what is still there stays.
 
     What `mqctl drain --move` has moved stays where it is. Where some of its brokers do not answer the others serve.
+    Said again it goes on, also in the place of a run of it, or of `mqctl drain` of this host, that holds the cluster.
 
     Exit code 3 if some did not answer, 4 if the time of --wait was up first.
     """
     cluster = checked(world, options)
     leaver = Leaver(cluster, cluster.host(options.host), verb="drain")
     how = TakeBack(options.timeout, options.wait, is_forced=options.force, is_sure=options.yes)
-    return take_back(world, leaver, how)
+    return take_back(world, [leaver], how)

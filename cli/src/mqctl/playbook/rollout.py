@@ -18,11 +18,12 @@ MARK = "mq_rollout_done"
 
 @contextlib.contextmanager
 def untouched(world: World) -> Iterator[None]:
-    """Ctrl-C in here ends what has changed nothing yet."""
+    """Ctrl-C in here ends what has changed nothing yet, unless an operation of this run is under way already."""
     try:
         yield
     except KeyboardInterrupt:
-        world.note("interrupted: nothing was changed on any host")
+        if world.operation is None:
+            world.note("interrupted: nothing was changed on any host")
         raise
 
 

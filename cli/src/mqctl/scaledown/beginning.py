@@ -1,37 +1,22 @@
-"""A host begins to drain, or serves again: what is looked at and told before, and what its brokers are asked to do."""
+"""A host begins to drain: what is looked at and told before, and what its brokers are asked to do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from mqctl import confirm
 from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
-from mqctl.exits import Exit
 from mqctl.gate import gate
 from mqctl.nodes import Node
-from mqctl.operation import HeldCluster, OperationScope, holding, is_held_by, numbers
+from mqctl.operation import HeldCluster
 from mqctl.output import OutputShape, Rows, counted, write
-from mqctl.scaledown import archive
-from mqctl.scaledown.drain import ENDED, MOVED, DrainFollower, each
+from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import CORDONED, NOT_FOUND, RESTS, SERVES, NodeLook, look_at
+from mqctl.scaledown.looks import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
 from mqctl.scaledown.room import lacking
 from mqctl.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class TakeBack:
-    """How a host serves again. `is_forced`: at once, and what the other node may have without an answer comes twice."""
-
-    timeout_s: float
-    is_waited_for: bool = True
-    is_forced: bool = False
-    is_sure: bool = False
-    is_json: bool = False
 
 
 def targets_of(found: Sequence[NodeLook]) -> list[str]:
@@ -141,52 +126,3 @@ def _ask_each(
         world.note(f"interrupted: {leaver.host.name} may drain already; {leaver.ways}")
         raise
     operation.stays = before
-
-
-def take_back(world: World, leaver: Leaver, how: TakeBack) -> Exit:
-    """Have the host serve again what it still has; what has moved stays where it is. A cordon is taken back by
-    `undrain` alone, which also has those serve again that answer where others do not: nothing is held for them."""
-    scope = OperationScope(seen=numbers(world, leaver.cluster))
-    found = look_at(world, leaver.nodes)
-    if leaver.verb == "drain":
-        heard = answering(world, found, f"mqctl undrain {leaver.host.name}")
-    else:
-        require_answers(found)
-        heard = found
-    _serve_again(world, leaver, how, heard, scope)
-    return Exit.DONE if len(heard) == len(found) else Exit.DEGRADED
-
-
-def _serve_again(world: World, leaver: Leaver, how: TakeBack, found: Sequence[NodeLook], scope: OperationScope) -> None:
-    cordoned = {one.name for one in found if one.state == CORDONED} if leaver.verb == "drain" else set()
-    nodes = [one.node for one in found if one.state not in RESTS or one.name in cordoned]
-    moving = [one for one in nodes if one.name not in cordoned]
-    if not nodes:
-        world.note(f"{leaver.host.name} does not drain: nothing is to be taken back")
-        if is_held_by(world, leaver.cluster, leaver.command):  # by a run that was killed before it had asked a broker
-            with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope):
-                pass
-        return
-
-    def ask(session: AdminClient, node: Node) -> None:
-        if node.name in cordoned:
-            session.call("uncordon")
-        else:
-            session.call("scale-down-cancel", force=how.is_forced)
-
-    targets = ", ".join(targets_of(found)) or "its target"
-    question = f"Have {leaver.host.name} serve again what it still has?"
-    if how.is_forced and moving:
-        twice = f"What {targets} may have without an answer comes twice."
-        confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
-    else:
-        confirm.yes(world, question, is_sure=how.is_sure)
-    with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope) as operation:
-        operation.stays = how.is_waited_for
-        if moving:
-            archive.void_receipts(world, leaver.host)
-        each(world, nodes, ask)
-        if how.is_waited_for:
-            DrainFollower(world, nodes, how.is_json).until(ENDED, how.timeout_s)
-        operation.stays = False
-    world.note(f"{leaver.host.name} serves again{f'; what has moved is at {targets}' if moving else ''}")

@@ -44,11 +44,13 @@ NOT_ON: Final = {  # wanted -> states that do not lead there, and why
 
 @dataclass(slots=True)
 class DrainFollower:
-    """Looks at some nodes again and again until each is as wanted."""
+    """Looks at some nodes again and again until each is as wanted. `again`, `back`: what goes on, and takes it back."""
 
     world: World
     nodes: Sequence[Node]
     is_json: bool = False
+    again: str = "the same command with --resume"
+    back: str = "--cancel"
     _sessions: dict[str, AdminClient] = field(default_factory=dict)
     _said: str = ""  # the line before, which is not told twice
 
@@ -74,11 +76,11 @@ class DrainFollower:
                         return found
                     _require_way(wanted, found)
                     if now_s - moving_s > STANDSTILL_S_MAX:
-                        raise _stuck(found)
+                        raise self._stuck(wanted, found)
                     if now_s - heard_s > SILENCE_S_MAX:
                         raise CommandError("; ".join(faults), "mqctl status")
                     if now_s - start_s > timeout_s:
-                        raise _late(found, timeout_s)
+                        raise self._late(wanted, found, timeout_s)
                     self.world.sleep_s(LOOK_S)
         finally:
             for each in self._sessions.values():
@@ -105,6 +107,30 @@ class DrainFollower:
         self._sessions[node.name] = session
         return answer
 
+    def _stuck(self, wanted: str, found: Mapping[str, Mapping[str, Any]]) -> CommandError:
+        why = "; ".join(text for one in found.values() for text in (*told(one.get("hindrances", ())), *_reasons(one)))
+        if wanted == ENDED:
+            return CommandError(
+                f"nothing is answered any more, and not all queues are served again: {why}",
+                f"put that right and {self.again}, or the same with --force: what the other node may have comes twice",
+            )
+        left = sum(int(one.get("left", 0)) for one in found.values())
+        return CommandError(
+            f"nothing moves any more: {counted(left, 'message')} are left, and none of them is lost: {why}",
+            f"put that right and {self.again}, or {self.back} to have it serve again",
+        )
+
+    def _late(self, wanted: str, found: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
+        left = sum(int(one.get("left", 0)) for one in found.values())
+        clients = sum(int(one.get("connections", 0)) for one in found.values())
+        what = f"{counted(left, 'message')} and {counted(clients, 'client')} are still there"
+        if wanted == ENDED:
+            what = "not all queues are served again"
+        why = "; ".join(text for one in found.values() for text in (*_reasons(one), *staying(one)))
+        return CommandError(
+            f"{what} after {timeout_s:g} s{': ' if why else ''}{why}; the brokers go on", self.again, Exit.RUNNING
+        )
+
 
 def _is_so(wanted: str, answer: Mapping[str, Any]) -> bool:
     return answer.get("state") == wanted and not (wanted == CORDONED and answer.get("connections"))
@@ -117,15 +143,6 @@ def _require_way(wanted: str, found: Mapping[str, Mapping[str, Any]]) -> None:
             raise CommandError(f"{name} is no longer draining: {why}", "mqctl scale-down HOST --show")
 
 
-def _stuck(found: Mapping[str, Mapping[str, Any]]) -> CommandError:
-    left = sum(int(one.get("left", 0)) for one in found.values())
-    why = "; ".join(text for one in found.values() for text in (*told(one.get("hindrances", ())), *_reasons(one)))
-    return CommandError(
-        f"nothing moves any more: {counted(left, 'message')} are left, and none of them is lost: {why}",
-        "put that right and the same command with --resume, or --cancel to have it serve again",
-    )
-
-
 def _reasons(answer: Mapping[str, Any]) -> list[str]:
     return [f"queue {row['queue']}: {row['why']}" for row in answer.get("queues", ()) if row.get("why")]
 
@@ -133,18 +150,6 @@ def _reasons(answer: Mapping[str, Any]) -> list[str]:
 def staying(answer: Mapping[str, Any]) -> list[str]:
     """Clients that a broker waits for before it sends them away, each with what it waits for."""
     return [f"{row['peer']} {row['why']}, for {row['for_s']} s" for row in answer.get("staying", ())]
-
-
-def _late(found: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
-    left = sum(int(one.get("left", 0)) for one in found.values())
-    clients = sum(int(one.get("connections", 0)) for one in found.values())
-    why = "; ".join(text for one in found.values() for text in (*_reasons(one), *staying(one)))
-    return CommandError(
-        f"{counted(left, 'message')} and {counted(clients, 'client')} are still there after {timeout_s:g} s"
-        f"{': ' if why else ''}{why}; the brokers go on",
-        "the same command with --resume",
-        Exit.RUNNING,
-    )
 
 
 def each(world: World, nodes: Sequence[Node], work: Callable[[AdminClient, Node], Any]) -> None:

@@ -69,7 +69,12 @@ class Leaver:
         """How to see how far it is, to go on, and to take it back."""
         if self.verb == "scale-down":
             return f"--show says so, {self.again}, or --cancel"
-        return f"{self.again} follows it, mqctl un{self.verb} {self.host.name} takes it back"
+        return f"{self.again} follows it, {self.back} takes it back"
+
+    @property
+    def back(self) -> str:
+        """The command that takes it back, as it is noted on hosts."""
+        return f"{self.command} --cancel" if self.verb == "scale-down" else f"mqctl un{self.verb} {self.host.name}"
 
     @property
     def again(self) -> str:
