@@ -104,6 +104,18 @@ def test_all_goes_and_the_receipt_says_so() -> None:
     assert read_at(b, cluster).bodies == bodies(300)
 
 
+@pytest.mark.parametrize("window_bytes", [1, 1_000, -1])
+def test_as_many_go_as_there_were_however_little_may_be_unanswered(window_bytes: int) -> None:
+    cluster, a, b = pair(confirmation_window_size=window_bytes)
+    filled(a, 120, cluster)
+    begin(a, cluster)
+    said = moved(a, cluster)
+    (row,) = said["receipt"]["queues"]
+    assert (row["before"]["messages"], row["moved"], row["arrived"], row["left"]) == (120, 120, 120, 0)
+    assert said["receipt"]["balances"]
+    assert read_at(b, cluster).bodies == bodies(120)
+
+
 def test_a_client_is_sent_to_the_heir_and_one_that_comes_too() -> None:
     cluster, a, _ = that_say_where()
     producer = filled(a, 10, cluster)

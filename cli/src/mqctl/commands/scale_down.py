@@ -20,7 +20,7 @@ from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
 from mqctl.scaledown.beginning import begin, hindrances, require_answers, show_plan, targets_of
-from mqctl.scaledown.drain import MOVED, DrainFollower
+from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
 from mqctl.scaledown.leaver import (
     Leaver,
     have_forgotten,
@@ -39,7 +39,8 @@ from mqctl.world import World
 
 SHOWN = (
     Column("host"), Column("instance"), Column("state"), Column("to"), Column("moved", is_number=True),
-    Column("left", is_number=True), Column("rate", is_number=True), Column("connections", is_number=True),
+    Column("left", is_number=True), Column("rate", is_number=True), Column("seconds_left", is_number=True),
+    Column("connections", is_number=True),
     Column("since"), Column("hindrances"),
 )  # fmt: skip
 STOPS_MAX = 3
@@ -185,6 +186,7 @@ def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
         said = {name: one.drain.get(name) for name in ("moved", "left", "rate", "connections", "since")}
         place = {"host": one.node.host, "instance": one.node.instance}
         rows.append({**place, "state": one.state, "to": one.drain.get("node"), **said,
+                     "seconds_left": seconds_left(one.drain),
                      "hindrances": "; ".join(told(one.drain.get("hindrances", ())))})  # fmt: skip
     write(Rows("mqctl.scale-down-show/1", SHOWN, rows), options.shape, world.data)
     return Exit.DEGRADED if faults else Exit.DONE

@@ -225,11 +225,17 @@ def _event(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"schema": PROGRESS, "nodes": {name: {key: one.get(key) for key in names} for name, one in found.items()}}
 
 
+def seconds_left(answer: Mapping[str, Any]) -> int | None:
+    """How long what is left takes at the rate that was measured so far; None where nothing is, or none was."""
+    left, rate = answer.get("left") or 0, answer.get("rate") or 0
+    return math.ceil(left / rate) if left and rate else None
+
+
 def line_of(name: str, answer: Mapping[str, Any]) -> str:
     """How far a node is."""
     moved, left = answer.get("moved", 0), answer.get("left", 0)
-    rate = answer.get("rate") or 0
-    soon = f", {math.ceil(left / rate)} s to go at {rate:g}/s" if left and rate else ""
+    seconds = seconds_left(answer)
+    soon = "" if seconds is None else f", {seconds} s to go at {answer['rate']:g}/s"
     clients = answer.get("connections", 0)
     who = "; ".join(staying(answer))
     here = f", {counted(clients, 'client')} still here{f' ({who})' if who else ''}" if clients else ""
