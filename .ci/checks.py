@@ -284,7 +284,8 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
         "PYTHONPYCACHEPREFIX": str(RESULTS.parent / "bytecode"),
     }
     kept = {name: value for name, value in outside.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={day()}"} if is_whole else {}
+    today = str(day()) if is_whole else ""
+    of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={today}", "CHECKS_DAY": today} if today else {}
     return {**of_today, **kept, **own}
 
 

@@ -17,6 +17,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pluggy import Result
 
+from tests.support.rotation import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]
+
 NOTHING_IS_SKIPPED = os.environ.get("CI", "") == "true"
 
 # The machine may be slow or shared, so no example has a deadline of its own, and none is made too slowly;

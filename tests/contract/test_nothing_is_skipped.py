@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+ROOT = Path(__file__).resolve().parents[2]
+CONFTEST = ROOT / "tests" / "conftest.py"
 WAYS = {
     "mark": "import pytest\n@pytest.mark.skip(reason='no disk')\ndef test_a(): pass\n",
     "condition": "import pytest\n@pytest.mark.skipif(True, reason='no disk')\ndef test_a(): pass\n",
@@ -27,7 +28,7 @@ def run(folder: Path, ci: str) -> str:
         (folder / f"test_{way}.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     command.append("--continue-on-collection-errors")
-    environment = {**os.environ, "CI": ci, "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, "CI": ci, "PYTEST_ADDOPTS": "", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     ).stdout

@@ -5,7 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from scene import NODES, Run, log_in, unit_of, users
+
+# Changed options and passwords are rolled out in tests/system/mqctl/test_rack.py each day.
+pytestmark = pytest.mark.every_other_day(0)
 
 RESTART = {"journal": {"journal_compact_min_files": 11}}
 RELOAD = {**RESTART, "node": {"log_format": "json"}}
