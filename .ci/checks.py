@@ -145,7 +145,7 @@ PARTS = (
     Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True, lane=LOOKING),
     Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True, lane=LOOKING),
     Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
-    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), lane=LOOKING),  # uses one core, and waits
+    Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short", "--of-day"),), lane=LOOKING),
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,

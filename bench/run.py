@@ -21,6 +21,7 @@ from bench.faults import BenchFault
 
 HERE = Path(__file__).parent
 ROUNDS_MAX = 100
+DAY = "CHECKS_DAY"  # where a run of all checks says its day
 BUSY_SHARE = 0.25
 OPEN_FILES = 16_384
 DONE, FAILED, USAGE = 0, 1, 2
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--short", action="store_true", help="few messages, our broker only: checks counts, not speed")
+    parser.add_argument(
+        "--of-day", action="store_true", help=f"a third of the rows, the next one on each day that {DAY} says; else all"
+    )
     parser.add_argument("--rows", default="", help="names of rows, with commas; all of them by default")
     parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --short; 5 with --check)")
     parser.add_argument("--peer", action="append", help=f"may be repeated ({', '.join(peers.DEFAULT_PEERS)})")
@@ -65,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _plan(options: argparse.Namespace) -> rounds.Plan:
     choice = rows.chosen([name for name in options.rows.split(",") if name])
+    if options.of_day and os.environ.get(DAY):
+        choice = choice.of_day(int(os.environ[DAY]))
     ours = () if options.no_ours else (peers.OURS,)
     usual = () if options.short else peers.ARTEMIS_PEERS if options.check else peers.DEFAULT_PEERS
     named = tuple(options.peer) if options.peer is not None else usual

@@ -178,3 +178,10 @@ def test_each_has_them_at_one_node_and_its_short_one_has_few(row: rows.Departure
     assert (short.load, short.queues) == (load.short(), 2)
     assert short.on("artemis").load.count <= short.load.count
     assert rows.chosen([row.name]) == rows.Choice(fresh=(row,))
+
+
+def test_three_days_have_all_rows_and_each_has_some_of_each_kind() -> None:
+    whole = rows.EVERYTHING
+    days = [whole.of_day(day) for day in range(20784, 20787)]
+    assert sorted(row.name for one in days for row in one.all()) == sorted(row.name for row in whole.all())
+    assert all(one.rows and one.applications and one.fresh and one.starts for one in days)
