@@ -101,6 +101,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
+    "All that stay can be asked": (
+        {"__mq_unasked": ["mq1", "mq2"], "mq_scale_down": "mq3"},
+        "mq1, mq2: not reached, so nobody knows whether they wait for an answer of mq3; it drains on and is not",
+    ),
     "Each of them is that of an instance which drains": (
         {"__mq_strange": ["a", "b"]}, "/var/lib/mq has a, b, of which the inventory names no instance",
     ),
