@@ -74,6 +74,29 @@ def test_who_drains_already_is_not_asked_again(world: World) -> None:
     assert "mq3 drains; mqctl scale-down mq3 --show says how far it is" in said(world)
 
 
+def test_who_drains_already_goes_on_to_the_node_that_is_named(world: World) -> None:
+    elsewhere = drain(state="moving", node="mq2", node_id="id-mq2", moved=1)
+    says("mq3", **{"scale-down-show": elsewhere})
+    with pytest.raises(CommandError, match="--to nosuch: that is no other node"):
+        drain_command.run(world, options(to="nosuch"))
+    with pytest.raises(UsageError, match="no terminal to ask on"):
+        drain_command.run(world, options(to="mq1", yes=False))
+    assert "scale-down" not in done("asked")
+    assert drain_command.run(world, options(to="mq1")) == Exit.DONE
+    assert done("asked").count("scale-down") == 1
+    assert drain_command.run(world, options(to="mq1")) == Exit.DONE
+    assert done("asked").count("scale-down") == 1, "which goes there by now"
+
+
+def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
+    hindrance = {"kind": "queue", "name": "orders", "why": "the target is full"}
+    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "failed", "hindrances": [hindrance]})})
+    with pytest.raises(CommandError, match="not all of it can move: mq3: queue orders: the target is full") as raised:
+        drain_command.run(world, options())
+    assert "mqctl drain mq3 --move --to OTHER, or mqctl undrain mq3" in raised.value.attempt
+    assert noted(world) == {}
+
+
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_nothing_begins_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
     """mq1 does not say how clients reach it, so those of mq3 are not sent there."""

@@ -349,6 +349,15 @@ def test_a_host_where_a_task_is_under_way_stays_held(world: World, cluster: Inve
     assert away == f"mq3: it stays held, as it could not be given back: mq3 is not reached; {remedy}"
 
 
+def test_one_that_somebody_paused_is_shown_as_that(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    put(world, "mq1", 8, "ann")
+    operation.wish(world, cluster.hosts, operation.look(world, cluster.hosts)[0], noting.PAUSE)
+    assert operation_show.run(world, operation_show.Options(json=True)) == Exit.DONE
+    assert isinstance(world.out, io.StringIO)
+    assert [row["state"] for row in json.loads(world.out.getvalue())["rows"]] == ["paused", "free", "free"]
+
+
 def test_it_is_shown_to_whoever_asks(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
     (tmp_path / "inventory.yml").write_text(INVENTORY)
     put(world, "mq1", 8, "ann")
@@ -407,8 +416,9 @@ def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str
         with subprocess.Popen([program], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
             (tmp_path / name).mkdir()
             (tmp_path / name / str(child.pid)).symlink_to(f"/proc/{child.pid}")
-            while not Path(f"/proc/{child.pid}/cmdline").read_bytes():
-                pass  # before it runs, the system may not show its arguments
+            # Before it runs the system may not show its arguments, and where a script finds the program those of that.
+            while b"python" not in Path(f"/proc/{child.pid}/cmdline").read_bytes().split(b"\0")[0].rpartition(b"/")[2]:
+                pass
             found[name] = idle.has_task(str(tmp_path / name))
             child.kill()
     os.close(controller)

@@ -19,11 +19,20 @@ from mqctl.operation import OperationScope, Resume, holding, numbers, require_fr
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import answering, begin, cordon, hindrances, require_answers, show_plan
+from mqctl.scaledown.beginning import (
+    agree_to_turn,
+    answering,
+    begin,
+    cordon,
+    hindrances,
+    require_answers,
+    show_plan,
+    turned,
+)
 from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
 from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import LEAVES, SERVES, NodeLook, look_at
-from mqctl.scaledown.plan import DrainPlan, plan_of
+from mqctl.scaledown.looks import FAILED, LEAVES, SERVES, NodeLook, look_at
+from mqctl.scaledown.plan import DrainPlan, plan_of, told
 from mqctl.world import World
 
 COLUMNS = (
@@ -116,10 +125,9 @@ def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[
 
 
 def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> DrainPlan | None:
-    """What is to move; None where all of it does already."""
+    """What is to move; None where all of it does already, to the node that is meant."""
     if all(one.state in LEAVES for one in found):
-        world.note(f"{leaver.host.name} drains already")
-        return None
+        return _goes_on(world, options, leaver, found)
     archive.require_own(world, leaver.host)
     plan = plan_of(found, look_at(world, leaver.others), options.to)
     hindered = hindrances(world, leaver, plan)
@@ -133,6 +141,25 @@ def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook
     names = ", ".join(sorted({one.name for one in plan.targets.values()}))
     confirm.yes(world, f"Move everything of {leaver.host.name} to {names}?", is_sure=options.yes)
     return plan
+
+
+def _goes_on(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> DrainPlan | None:
+    """What goes on to another node, which --to names; None where it is that already. Brokers try what has failed again
+    by themselves, so that is a refusal with what hinders, or is followed."""
+    plan = turned(world, leaver, found, options.to)
+    if plan is not None:
+        agree_to_turn(world, leaver, plan, is_sure=options.yes)
+        return plan
+    failed = [one for one in found if one.state == FAILED]
+    if failed and not options.wait:
+        why = "; ".join(f"{one.name}: {text}" for one in failed for text in told(one.drain.get("hindrances", ())))
+        raise CommandError(
+            f"{leaver.host.name} drains already, and not all of it can move: {why or 'it does not say why'}; the "
+            "brokers try it again and again",
+            f"put that right, {leaver.command} --move --to OTHER, or {leaver.back}",
+        )
+    world.note(f"{leaver.host.name} drains already")
+    return None
 
 
 def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node], wanted: str) -> None:

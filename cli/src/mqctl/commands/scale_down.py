@@ -19,7 +19,7 @@ from mqctl.operation import OperationScope, holding, is_held_by, numbers, requir
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
-from mqctl.scaledown.beginning import begin, hindrances, require_answers, show_plan, targets_of
+from mqctl.scaledown.beginning import agree_to_turn, begin, hindrances, require_answers, show_plan, turned
 from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
 from mqctl.scaledown.leaver import (
     Leaver,
@@ -283,23 +283,10 @@ def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> boo
 
 
 def _turned(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> DrainPlan | None:
-    """What goes on to another node where --to names one; None where that takes the messages already. What the one
-    before has stays there, and what it may have without an answer waits for it."""
-    others = look_at(world, leaver.others)
-    meant = {each.node_id for each in others if options.to in (each.name, f"{each.node.host}/{each.node.instance}")}
-    if not options.to or all(one.drain.get("node_id") in meant for one in found):
+    plan = turned(world, leaver, found, options.to)
+    if plan is None or options.check:
         return None
-    plan = plan_of(found, look_at(world, leaver.heirs), options.to)
-    plan.is_turned = True
-    show_plan(world, plan, ())
-    if options.check:
-        return None
-    before = ", ".join(targets_of(found))
-    question = (
-        f"Move what is still at {leaver.host.name} to {options.to} from now on? What {before} may have without an "
-        "answer waits for it."
-    )
-    confirm.yes(world, question, is_sure=options.yes)
+    agree_to_turn(world, leaver, plan, is_sure=options.yes)
     return plan
 
 

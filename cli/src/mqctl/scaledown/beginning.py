@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mqctl import confirm
 from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
 from mqctl.gate import gate
@@ -14,7 +15,7 @@ from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
-from mqctl.scaledown.plan import COLUMNS, DrainPlan, rows_of, told
+from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
@@ -76,6 +77,30 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
         world.note(f"warning: {text}")
     for text in (*plan.overruled, *hindered):
         world.note(f"hinders: {text}")
+
+
+def turned(world: World, leaver: Leaver, found: Sequence[NodeLook], to: str) -> DrainPlan | None:
+    """What goes on to another node, where `to` names one, and is shown; None where that takes the messages already.
+    What the one before has stays there, and what it may have without an answer waits for it."""
+    others = look_at(world, leaver.others)
+    meant = {each.node_id for each in others if to in (each.name, f"{each.node.host}/{each.node.instance}")}
+    if not to or all(one.drain.get("node_id") in meant for one in found):
+        return None
+    plan = plan_of(found, look_at(world, leaver.heirs), to)
+    plan.is_turned = True
+    show_plan(world, plan, ())
+    return plan
+
+
+def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: bool) -> None:
+    """Go on to the node of the plan after a question."""
+    before = ", ".join(targets_of(plan.leaving))
+    to = ", ".join(sorted({one.name for one in plan.targets.values()}))
+    question = (
+        f"Move what is still at {leaver.host.name} to {to} from now on? What {before} may have without an answer "
+        "waits for it."
+    )
+    confirm.yes(world, question, is_sure=is_sure)
 
 
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:

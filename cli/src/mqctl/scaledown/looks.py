@@ -16,7 +16,8 @@ from mqctl.world import World
 SERVES: Final = "none"
 CORDONED: Final = "cordoned"  # it lets no client in, and nothing moves
 RESTS: Final = (SERVES, CORDONED)
-LEAVES: Final = ("moving", "moved", "failed")  # states of a node that drains, or did and was not taken back
+FAILED: Final = "failed"  # something cannot move, and is tried again
+LEAVES: Final = ("moving", "moved", FAILED)  # states of a node that drains, or did and was not taken back
 NOT_FOUND: Final = "amqp:not-found"
 FILE_SIZE: Final = "journal.journal-file-size-bytes"
 DATA: Final = "/var/lib/mq"
