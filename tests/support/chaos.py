@@ -21,7 +21,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -37,6 +37,7 @@ BACKLOG = 3_000
 PAUSE_S = 0.1  # between two messages of a producer: faults are met at any rate, and hosts share this machine
 HOLD_S = 15.0  # for so long a fault lasts, unless the command ends before
 STEP_S_MAX = 1200.0  # for what hangs
+ENDED = "== "  # begins the line that says how a command did
 TRIES_MAX = 4  # of a command that advises to say it again
 UNIT = "mqbroker@default.service"
 DATA = "/var/lib/mq"
@@ -89,6 +90,10 @@ class Stage:
         """Another option, for which every broker has to be restarted."""
         self.credit += 1
         self.site.set_options(f"{self.options}mq_broker_options: {{limits: {{link_credit: {self.credit}}}}}\n")
+
+    def note(self, words: Sequence[str], code: int, began_s: float) -> None:
+        """How a command ended, below what it said."""
+        self.said.append(f"{ENDED}{' '.join(words)}: exit code {code} after {time.monotonic() - began_s:.0f} s\n")
 
     def well(self) -> None:
         """All brokers run, and a canary has crossed each link."""
@@ -339,6 +344,7 @@ def _struck(stage: Stage, cell: Cell) -> int:
     """The command, to which the fault comes at the step; the exit code."""
     site, step = stage.site, cell.step
     site.was_killed = True
+    began_s = time.monotonic()
     reached, found = threading.Event(), []
     with subprocess.Popen(
         site.command(*COMMANDS[step.command].words), cwd=site.folder, env=site.environment,
@@ -368,6 +374,7 @@ def _struck(stage: Stage, cell: Cell) -> int:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
         ears.join(PATIENCE_S)
+    stage.note(COMMANDS[step.command].words, code, began_s)
     return code
 
 
@@ -378,7 +385,7 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
         if code == 0 or _has_left(stage, command):
             return
         wait_until(lambda: all(_answers(stage, host) for host in HOSTS), "each host answers")
-        is_told = any(" --resume" in line for line in stage.said[-6:])
+        is_told = any(" --resume" in line for line in stage.said[-7:-1])
         again = [*words, "--resume"] if is_told or code < 0 else [*words]
         began_s = time.monotonic()
         done = subprocess.run(
@@ -386,8 +393,8 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
             stderr=subprocess.STDOUT, text=True, timeout=STEP_S_MAX, check=False,
         )  # fmt: skip
         code = done.returncode
-        stage.said.append(f"== {' '.join(again)}: {code} after {time.monotonic() - began_s:.0f} s\n")
         stage.said += done.stdout.splitlines(keepends=True)
+        stage.note(again, code, began_s)
     assert code == 0 or _has_left(stage, command), f"exit code {code} after {TRIES_MAX} tries:\n" + "".join(
         stage.said[-80:]
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.chaos import DISK, HOSTS, UNIT, Cell, Stage, play
+from tests.support.chaos import DISK, ENDED, HOSTS, UNIT, Cell, Stage, play
 from tests.support.rack_site import Rack, site_on
 from tests.support.rack_traffic import OPTIONS
 
@@ -47,6 +47,7 @@ class Stages:
             raise
         self._stage = stage
         print(f"{cell}: {time.monotonic() - began_s:.0f} s, {json.dumps(verdict['counts'])}")
+        sys.stdout.writelines(line for line in stage.said if line.startswith(ENDED))
 
     def _made(self) -> Stage:
         self._count += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -38,8 +40,9 @@ class Traffic:
     def __init__(self, site: Site, said: dict[str, Any]) -> None:
         command = [sys.executable, str(RACK), "enter", "--", sys.executable, "-m", "tests.support.rack_load"]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=site.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            command, cwd=ROOT, env=site.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
         self._tell(json.dumps(said))
         assert self._hear() == "begun"
 
@@ -60,9 +63,10 @@ class Traffic:
         return found
 
     def end(self) -> None:
-        """Whatever it is at."""
-        self.process.kill()
-        self.process.wait()
+        """Whatever it is at: the clients too, which what they were started by would leave to go on for good."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 def addresses(site: Site) -> dict[str, str]:
