@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mqctl import operation
 from mqctl.commands import scale_down
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -108,7 +109,8 @@ class HostShell(LocalShell):
         if self.interrupts and self.interrupts in command.encode():
             raise KeyboardInterrupt
         place = f"{self.root / self.name}"
-        stdin = stdin.replace(b'"/var/lib/', f'"{place}/'.encode()).replace(b'"/run/', f'"{place}/'.encode())
+        for own, instead in (("/var/lib/", "/"), ("/run/", "/"), ("/proc", "/proc")):
+            stdin = stdin.replace(f'"{own}'.encode(), f'"{place}{instead}'.encode())
         return super().run_plain(self._there(command), stdin, timeout_s)
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
@@ -128,6 +130,7 @@ class HostShell(LocalShell):
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """In which time goes by when somebody sleeps."""
     monkeypatch.setattr(HostShell, "root", tmp_path)
+    monkeypatch.setattr(operation, "QUIET_S", 0.1)
     out = io.StringIO()
     slept_s: list[float] = []
     return World(
