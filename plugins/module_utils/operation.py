@@ -120,6 +120,12 @@ def lost_to(own: Mapping[str, Any], place: str = PLACE) -> str:
     return f"somebody paused {told(found)}" if found.get("wish") == PAUSE else ""
 
 
+def is_followed(own: Mapping[str, Any], place: str = PLACE) -> bool:
+    """Whether another operation has the host. Where nobody has, what has begun may come to its end."""
+    found = look(place)
+    return found is not None and found["is_held"] and not is_own(found, own)
+
+
 def is_paused(own: Mapping[str, Any], place: str = PLACE) -> bool:
     """Whether this operation has the host, and somebody wishes that nothing more of it begins."""
     found = look(place)

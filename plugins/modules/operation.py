@@ -54,6 +54,10 @@ is_paused:
   description: Whether somebody paused this operation, with O(state=kept).
   type: bool
   returned: always
+is_followed:
+  description: Whether another operation has the host, with O(state=kept).
+  type: bool
+  returned: always
 found:
   description: What was noted there; null where that is nothing, or this operation.
   type: dict
@@ -74,7 +78,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    is_paused = False
+    is_paused = is_followed = False
     state, own = module.params["state"], module.params["operation"]
     found, refusal = None, ""
     if state == "seen":
@@ -86,13 +90,14 @@ def main():
     elif state == "kept":
         refusal = operation.lost_to(own)
         is_paused = operation.is_paused(own)
+        is_followed = operation.is_followed(own)
     else:
         try:
             found = operation.take(own, module.params["instead_of"])
         except ValueError as fault:
             module.fail_json(msg=str(fault))
         refusal = operation.sentence(found) if found else ""
-    module.exit_json(changed=False, found=found, refusal=refusal, is_paused=is_paused)
+    module.exit_json(changed=False, found=found, refusal=refusal, is_paused=is_paused, is_followed=is_followed)
 
 
 if __name__ == "__main__":

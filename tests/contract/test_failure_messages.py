@@ -43,6 +43,14 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "Nothing that ran before is under way": (
         {"__mq_moved": ["mq1", "mq2"]}, "mq1, mq2: tasks of what ran before are still under way, or have brought",
     ),
+    "No other operation has the host by now": (
+        {"__broker_kept": {"refusal": "operation 8 is under way"}},
+        "operation 8 is under way; the broker runs on with what it had",
+    ),
+    "Nobody has gone on with this removal or given it up": (
+        {"__uninstall_kept": {"refusal": "operation 8 is under way"}},
+        "operation 8 is under way; what is still on the host stays",
+    ),
     "No node id occurs twice": ({"__mq_shared": "mq1 and mq2 share a node id"}, "mq1 and mq2 share a node id"),
     "Refuse hosts with errors": (
         {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}}, "no room; no clock",

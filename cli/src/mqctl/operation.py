@@ -31,6 +31,8 @@ from mqctl.world import World
 IDLE_S: Final = 10.0
 QUIET_S: Final = 5.0  # longer than Ansible takes between two tasks
 LOOKS_MAX: Final = 3
+WAITS_MAX: Final = 4  # so many times these looks, until what ran before has come to its end
+GIVEN_UP: Final = ("mqctl operation release", "mqctl upgrade stop")
 TIME_S: Final = 30.0
 SINCE: Final = "%Y-%m-%d %H:%M:%S UTC"
 SHOW: Final = "mqctl operation show"
@@ -45,7 +47,8 @@ class HeldCluster:
     """`note`: as it stands on hosts; `hosts`: those that have it; `busy`: where a task may still be under way.
 
     `away`: those that did not have it at the beginning; a playbook may have come to one of them since.
-    `stays`: it is not over where this run ends, so that the hosts stay held.
+    `stays`: it is not over where this run ends, so that the hosts stay held. `follows`: on a run that was gone on with
+    or given up, and of which a task may still be under way.
     """
 
     note: dict[str, Any]
@@ -53,6 +56,7 @@ class HeldCluster:
     away: list[Host] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     stays: bool = False
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,38 @@ def holding(
     world: World, cluster: InventoryCluster, what: str, *, is_resumed: bool = False, scope: OperationScope = ALL
 ) -> Iterator[HeldCluster]:
     """Hold the cluster for `what`, a command that goes on as `noting.again` says. Raises CommandError where another
-    operation does, or has done since the plan was made."""
+    operation does, or has done since the plan was made, or where tasks of the one before do not come to their end."""
     own = begin(world, cluster, what, is_resumed=is_resumed, scope=scope)
     world.operation = own
     try:
+        require_over(world, own)
         yield own
     finally:
         world.operation = None
         if not own.stays:
             end(world, own)
+
+
+def require_over(world: World, own: HeldCluster) -> None:
+    """Nothing of a run that was gone on with or given up is under way any more; that is waited for, for about a minute.
+
+    What it has not begun is refused by its number. Where this fails, or is interrupted, the hosts stay held, so that
+    whoever comes next waits as well. Raises CommandError.
+    """
+    if not own.follows:
+        return
+    own.stays, found = True, list[str]()
+    for _ in range(WAITS_MAX):
+        found = busy(world, own.hosts)
+        if not found:
+            own.stays = False
+            return
+        world.note(f"{', '.join(found)}: tasks of what ran before are still under way; waiting for their end")
+    raise CommandError(
+        f"{', '.join(found)}: tasks of what ran before are still under way, or it does not say; nothing was changed, "
+        "and the hosts stay held",
+        f"{noting.again(own.note['what'])}, when they have come to their end",
+    )
 
 
 def require_free(world: World, cluster: InventoryCluster) -> None:
@@ -133,6 +160,7 @@ def begin(
     own = HeldCluster(note_of(world, what, found, goal=scope.goal), [one for one in cluster.hosts if one.name in found])
     own.away = [one for one in cluster.hosts if one.name in faults]
     held = {name: str(note["token"]) for name, note in found.items() if note and note["is_held"]}
+    own.follows = bool(held) or any(note and note["what"] in GIVEN_UP for note in found.values())
     # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
     fresh = HeldCluster(own.note, [one for one in own.hosts if one.name not in held])
     try:
@@ -278,7 +306,7 @@ def give_up(
     world: World,
     hosts: Sequence[Host],
     shown: Mapping[str, dict[str, Any] | None],
-    what: str = "mqctl operation release",
+    what: str = GIVEN_UP[0],
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Raise the number on all hosts that can be reached, and hold none: what is under way is refused at its next step.
 

@@ -194,3 +194,45 @@ def test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were
     assert (done.returncode == 0) == is_idle, done.stdout + done.stderr
     assert ("localhost: tasks of what ran before are still under way" in " ".join(done.stdout.split())) != is_idle
     assert json.loads(note.read_text())["is_held"] is (is_idle or is_resumed)
+
+
+BOB = {**NOTE, "number": 5, "token": "bob", "user": "bob", "what": "mqctl rollout"}
+SERVICE = {
+    "__broker_node": {"needs": "restart", "instance": "nobody-here", "why": ["x"]}, "__broker_executable": "/bin/false",
+    "__broker_state": {"restart": "restarted"}, "broker_health_wait_s": 1,
+}  # fmt: skip
+STEPS = {"roles/broker/tasks/service.yml": SERVICE, "roles/uninstall/tasks/held.yml": dict[str, Any]()}
+
+
+@pytest.mark.parametrize(
+    ("file", "noted", "is_refused"),
+    share_of_today([
+        pytest.param("roles/broker/tasks/service.yml", BOB, True, id="restart-another"),
+        pytest.param("roles/broker/tasks/service.yml", {**BOB, "is_held": False}, False, id="restart-given-up"),
+        pytest.param("roles/broker/tasks/service.yml", NOTE, False, id="restart-own"),
+        pytest.param("roles/uninstall/tasks/held.yml", BOB, True, id="remove-another"),
+        pytest.param("roles/uninstall/tasks/held.yml", {**BOB, "is_held": False}, True, id="remove-given-up"),
+        pytest.param("roles/uninstall/tasks/held.yml", NOTE, False, id="remove-own"),
+    ]),
+)  # fmt: skip
+def test_a_run_that_wakes_up_does_nothing_to_a_host_that_another_one_has(
+    tmp_path: Path, file: str, noted: dict[str, Any], *, is_refused: bool
+) -> None:
+    """In the middle of its turn: it is asked before a broker stops. One that was given up may end a restart."""
+    variables = {"ansible_python_interpreter": sys.executable, **STEPS[file],
+                 "__broker_operation": NOTE, "__uninstall_operation": NOTE}  # fmt: skip
+    play = {"name": "now", "hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables,
+            "tasks": [{"name": "its turn", "ansible.builtin.import_tasks": str(ROOT / file)}]}  # fmt: skip
+    (tmp_path / "play.json").write_text(json.dumps([play]))
+    for place in PLACES:
+        (tmp_path / "room" / place).mkdir(parents=True)
+    (tmp_path / "room/var/lib/mq-operation.json").write_text(json.dumps(noted))
+    done = subprocess.run(
+        [*ALONE, "bash", "-c", f'{ROOM}exec "$@"', "bash", ANSIBLE, "-i", "localhost,", "play.json"],
+        cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, text=True,
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    said = " ".join(done.stdout.split())
+    assert ("operation 5 (mqctl rollout, bob from laptop" in said) == is_refused, done.stdout + done.stderr
+    assert ("Let systemd do it" in said) == ("service" in file and not is_refused)
+    assert (done.returncode == 0) == (not is_refused and "uninstall" in file)

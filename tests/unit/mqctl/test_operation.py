@@ -73,6 +73,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(HostShell, "folder", tmp_path)
     monkeypatch.setattr(operation, "IDLE_S", 1)
     monkeypatch.setattr(operation, "QUIET_S", 0.3)
+    monkeypatch.setattr(operation, "WAITS_MAX", 1)
     out = io.StringIO()
     return World(
         ansible_forks.seen(ansible_forks.BEGAN_WITH), tmp_path, io.BytesIO(), out,
@@ -480,6 +481,45 @@ class BatchShell(HostShell):
             has_turn = (self.asked[self.name] + NAMES.index(self.name)) % 2 == 0
             (self.folder / self.name / "proc/1/cmdline").write_bytes(TASKS[0] if has_turn else b"systemd\0")
         return super().run_plain(command, stdin, timeout_s)
+
+
+def goes_on(world: World, cluster: InventoryCluster, *, was_given_up: bool) -> None:
+    """One that ran before is gone on with, or follows as it was given up."""
+    operation.begin(world, cluster, WHAT)
+    if was_given_up:
+        operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0])
+    with operation.holding(world, cluster, WHAT, is_resumed=not was_given_up):
+        pass
+
+
+@pytest.mark.parametrize("was_given_up", [False, True])
+def test_who_comes_in_the_place_of_a_run_waits_until_its_tasks_have_ended(
+    world: World, cluster: InventoryCluster, tmp_path: Path, *, was_given_up: bool
+) -> None:
+    task = tmp_path / "mq2/proc/2"
+    (task / "fd").mkdir(parents=True)
+    (task / "cmdline").write_bytes(TASKS[0])
+    os.mkfifo(task / "fd/0")
+    with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way") as raised:
+        goes_on(world, cluster, was_given_up=was_given_up)
+    assert raised.value.attempt.startswith(f"{WHAT} --resume")
+    held = noted(world)
+    assert held == all_with(held["mq1"][0], is_held=True)
+    # It ends.
+    (task / "cmdline").write_bytes(b"sleep\0")
+    with operation.holding(world, cluster, WHAT, is_resumed=True):
+        pass
+    assert noted(world) == all_with(held["mq1"][0] + 1, is_held=False)
+
+
+def test_one_that_follows_on_one_that_ended_waits_for_nobody(
+    world: World, cluster: InventoryCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "mq2/proc/1/cmdline").write_bytes(TASKS[0])
+    for _ in range(2):
+        with operation.holding(world, cluster, WHAT):
+            pass
+    assert noted(world) == all_with(2, is_held=False)
 
 
 def test_in_a_batch_of_which_one_host_waits_for_the_other_nobody_is_idle(

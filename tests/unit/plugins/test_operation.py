@@ -96,6 +96,7 @@ def test_a_number_outlives_its_operation(place: Place) -> None:
     assert place.found == note(is_held=False)
     assert place.give_back(note()) is False
     assert "is over; begin anew" in place.lost_to(note())
+    assert not operation.is_followed(note(), str(place.file))
     assert place.take(note()) == note(is_held=False)
     assert place.take(note(8)) is None
 
@@ -104,6 +105,8 @@ def test_who_was_gone_on_with_is_told_by_whom(place: Place) -> None:
     place.take(note())
     assert place.take(note(8, "next", user="bob"), instead_of="own") is None
     assert place.lost_to(note()) == operation.sentence(note(8, "next", user="bob"))
+    assert operation.is_followed(note(), str(place.file))
+    assert not operation.is_followed(note(8, "next"), str(place.file))
     assert place.give_back(note()) is False
     place.file.unlink()
     assert "somebody has removed" in place.lost_to(note())
