@@ -94,9 +94,11 @@ def main():
     else:
         try:
             found = operation.take(own, module.params["instead_of"])
+            refusal = operation.sentence(found) if found else ""
         except ValueError as fault:
             module.fail_json(msg=str(fault))
-        refusal = operation.sentence(found) if found else ""
+        except OSError as fault:  # no failure: those that were taken are to be given back
+            refusal = f"the host can note no operation: {fault}"
     module.exit_json(changed=False, found=found, refusal=refusal, is_paused=is_paused, is_followed=is_followed)
 
 

@@ -236,3 +236,24 @@ def test_a_run_that_wakes_up_does_nothing_to_a_host_that_another_one_has(
     assert ("operation 5 (mqctl rollout, bob from laptop" in said) == is_refused, done.stdout + done.stderr
     assert ("Let systemd do it" in said) == ("service" in file and not is_refused)
     assert (done.returncode == 0) == (not is_refused and "uninstall" in file)
+
+
+def test_a_host_that_can_note_nothing_is_one_that_cannot_be_taken(tmp_path: Path) -> None:
+    """No failed task: those that were taken are given back by the tasks that follow."""
+    tasks: list[dict[str, Any]] = [
+        {"name": "take", "mqops.cluster.operation": {"operation": NOTE}, "register": "taken"},
+        {"name": "told", "ansible.builtin.debug": {"msg": "{{ taken.refusal }}"}},
+    ]
+    play = {"name": "now", "hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks,
+            "vars": {"ansible_python_interpreter": sys.executable}}  # fmt: skip
+    (tmp_path / "play.json").write_text(json.dumps([play]))
+    for place in PLACES:
+        (tmp_path / "room" / place).mkdir(parents=True)
+    shut = "mount --options remount,bind,ro /var/lib || exit 9; "
+    done = subprocess.run(
+        [*ALONE, "bash", "-c", f'{ROOM}{shut}exec "$@"', "bash", ANSIBLE, "-i", "localhost,", "play.json"],
+        cwd=tmp_path, env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, text=True,
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the host can note no operation: [Errno 30] Read-only file system" in done.stdout
