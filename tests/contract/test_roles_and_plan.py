@@ -35,6 +35,7 @@ LOOKS = {
 OTHERWISE = {
     "release: Keep what this host goes back to": "where the link moves, which is a line of the plan: release",
     "release: See which one this host goes back to": "it only looks",
+    "broker: See whether another operation has come to the host": "it only looks",
     "broker: Make the group mq": "made with the user; another number is a line of the plan",
     "broker: Make the identities": "a line of the plan, and no rollout replaces one",
     "broker: Compare the unit and the options": "a check",
