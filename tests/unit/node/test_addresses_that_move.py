@@ -8,8 +8,9 @@ import pytest
 from mqbroker.core.address.address_records import told_of
 from mqbroker.node.cluster.forwarding_terms import address_wanted
 
-from tests.support.cluster_stage import ClusterNode
-from tests.unit.node.test_drains import bodies, filled, pair, read_at
+from tests.support.cluster_stage import ClusterNode, ClusterStage
+from tests.support.large_messages import Producer
+from tests.unit.node.test_drains import LIMITS, bodies, filled, pair, read_at
 from tests.unit.node.test_scale_down import begin, moved
 
 
@@ -42,14 +43,46 @@ def test_an_address_that_somebody_made_is_one_there_too_and_stays(crashes: bool)
     assert described(b)[0] == ["anycast", "multicast"], "nobody deletes it but a person"
 
 
-@pytest.mark.parametrize("persist", [False, True])
-def test_a_pause_goes_along_where_the_address_has_no_queue(persist: bool) -> None:
+def test_which_types_it_may_have_is_said_of_no_other_node_and_hinders_none_that_comes_next() -> None:
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "OFF"}
+    a, b, c = cluster.node("a", ["b"], **said), cluster.node("b", ["a", "c"], **said), cluster.node("c", ["b"], **said)
+    cluster.run()
+    cluster.wait(600)
+    created(c, "anycast")
+    a.admin("queue-create", name="topic", address="orders", routing_type="multicast")
+    producer = Producer(a, "producer", "orders")
+    for index in range(5):
+        producer.send(b"%d" % index, durable=True)
+    cluster.run()
+    begin(c, cluster)
+    moved(c, cluster)
+    assert described(b)[2] is False, "somebody made it"
+    begin(a, cluster)
+    assert moved(a, cluster)["hindrances"] == []
+    assert b.broker.store.queues["topic"].message_count == 5
+
+
+def test_a_pause_stays_and_the_plan_says_so() -> None:
     cluster, a, b = pair()
     filled(a, 10, cluster)
-    a.admin("address-pause", name="orders", persist=persist)
+    (row,) = begin(a, cluster, dry_run=True)["queues"]
+    assert row["address_paused"] is False
+    a.admin("address-pause", name="orders", persist=True)
+    (row,) = begin(a, cluster, dry_run=True)["queues"]
+    assert row["address_paused"] is True
     begin(a, cluster)
     moved(a, cluster)
-    assert described(b)[1]
+    assert described(b)[1] is False
+    assert read_at(b, cluster).bodies == bodies(10)
+
+
+def test_who_pauses_it_there_before_has_it_paused() -> None:
+    cluster, a, b = pair()
+    filled(a, 10, cluster)
+    b.admin("address-pause", name="orders")
+    begin(a, cluster)
+    moved(a, cluster)
     reader = read_at(b, cluster)
     assert reader.bodies == []
     b.admin("address-resume", name="orders")
@@ -57,13 +90,12 @@ def test_a_pause_goes_along_where_the_address_has_no_queue(persist: bool) -> Non
     assert reader.bodies == bodies(10)
 
 
-def test_what_was_said_there_stays_and_who_is_served_there_is_not_paused() -> None:
+def test_what_was_said_there_stays() -> None:
     cluster, a, b = pair()
     cluster.hold_up("a", "b")  # else the second one to make it would find that of the other
     created(b, "anycast")
     created(a, "anycast", "multicast")
-    a.admin("address-pause", name="orders")
-    assert (described(a), described(b)) == ((["anycast", "multicast"], True, False), (["anycast"], False, False))
+    assert (described(a)[0], described(b)[0]) == (["anycast", "multicast"], ["anycast"])
     cluster.let_through("a", "b")
     filled(a, 10, cluster)
     begin(a, cluster)
@@ -72,12 +104,11 @@ def test_what_was_said_there_stays_and_who_is_served_there_is_not_paused() -> No
     assert read_at(b, cluster).bodies == bodies(10)
 
 
-def test_types_hold_where_the_address_was_made_by_using_it_and_keep_those_it_has() -> None:
+def test_it_is_kept_also_where_it_was_made_by_using_it() -> None:
     cluster, a, b = pair()
     created(a, "anycast")
     filled(a, 10, cluster)
     b.admin("queue-create", name="other", address="orders", routing_type="multicast")
-    a.admin("address-pause", name="orders")
     begin(a, cluster)
     moved(a, cluster)
     assert described(b) == (["anycast", "multicast"], False, False)
@@ -92,7 +123,7 @@ def test_what_a_file_declares_is_said_by_the_file_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["[]", "{", '{"paused": 1}', '{"routing_types": ["x"]}', 5, "x" * 70_000, "[" * 60_000]
+    "said", ["[]", "{", '{"routing_types": 1}', '{"routing_types": ["x"]}', 5, "x" * 70_000, "[" * 60_000]
 )
 def test_what_is_no_such_thing_is_refused(said: Any) -> None:
     with pytest.raises((ValueError, RecursionError)):
@@ -100,5 +131,6 @@ def test_what_is_no_such_thing_is_refused(said: Any) -> None:
 
 
 def test_what_later_releases_say_besides_is_passed_over() -> None:
-    assert address_wanted('{"paused": true, "configured": true, "later": 5}') == {"paused": True}
+    said = '{"routing_types": ["anycast"], "paused": true, "configured": true, "later": 5}'
+    assert address_wanted(said) == {"routing_types": ["anycast"]}
     assert address_wanted(None) == {}

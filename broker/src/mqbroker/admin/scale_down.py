@@ -127,11 +127,17 @@ def _plan(broker: Broker, connection: ClusterConnection, node_id: str, found: li
     """What would happen."""
     member = connection.topology.get(node_id)
     going = [queue for queue in public_queues(broker) if not hindrance_of(queue.kind)]
-    rows = [drains.row_of(broker, queue) | _where(queue) | {"bytes": _size_bytes(queue)} for queue in going]
+    rows = [drains.row_of(broker, queue) | _where(queue) | _held(broker, queue) for queue in going]
     return _shown(broker) | {
         "node_id": node_id, "node": None if member is None else member.name, "hindrances": found, "queues": rows,
         "left": sum(queue.message_count for queue in broker.store.queues.values()),
     }  # fmt: skip
+
+
+def _held(broker: Broker, queue: Queue) -> dict[str, Any]:
+    """What an address has to hold, and whether this one hands it out."""
+    is_paused = broker.store.addresses[queue.kind.address].is_paused
+    return {"bytes": _size_bytes(queue), "can_page": queue.kind.may_page, "address_paused": is_paused}
 
 
 def _size_bytes(queue: Queue) -> int:

@@ -67,19 +67,11 @@ class AddressRecords:
             self._record(address)
         store.quotas.disown(address)
 
-    def adopt(self, address: Address, said: dict[str, Any], *, is_served: bool) -> None:
-        """Another node, whose queue is here now, says this of its address (`told_of`). It holds where nothing was said
-        here; a pause only where the address had no queue before, else it `is_served`."""
-        is_paused = not is_served and bool(said.get("paused", False))
-        if _attributes_of(address) or not (said.get("routing_types") or is_paused):
-            return
-        LOOK.has_touched = True
-        if said.get("routing_types"):
-            allowed = {*said["routing_types"], *(queue.kind.routing for queue in address.queues)}
-            self._say(address, tuple(each for each in ROUTING_TYPES if each in allowed))
-        if is_paused:
-            self.pause(address, True, is_kept=True)
-        else:
+    def adopt(self, address: Address) -> None:
+        """Another node, whose queue is here now, says that somebody made its address: where nothing was said here it is
+        kept here too, for any type. Who is served here, and the node that drains here next, was told of no fewer."""
+        if not _attributes_of(address):
+            self._say(address, ROUTING_TYPES)
             self._record(address)
 
     def delete(self, address: Address) -> bool:
@@ -170,12 +162,9 @@ def said_in(recovered: Recovered) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def told_of(address: Address) -> dict[str, Any]:
-    """What goes along with its queues to another node: not that a file of options declares it here, as another one does
-    there; and a pause, also where this node would not keep it."""
-    said = {name: value for name, value in _attributes_of(address).items() if name == "routing_types"}
-    if address.is_configured:
-        said.clear()
-    return said | {"paused": True} if address.is_paused else said
+    """What goes along with its queues to another node: that somebody made it. Not that a file of options declares it
+    here, as another one does there; and no pause, which nobody there would know to end."""
+    return {} if address.is_configured or not address.routing_types else {"routing_types": list(address.routing_types)}
 
 
 def check_attributes(attributes: dict[str, Any]) -> None:

@@ -216,11 +216,9 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         if said.get(CAME_BEFORE) is True and kind is not None:
             _check_goes_on(peer.broker.store, kind, key)
         place = _address_wanted(said.get(ADDRESS))
-        before = peer.broker.store.addresses.get(target.address)
-        is_served = before is not None and bool(before.queues)
         _make_queue(peer.broker.store, kind, names, source, ends=ends)
-        address = peer.broker.store.addresses[target.address]
-        peer.broker.store.address_records.adopt(address, place, is_served=is_served)
+        if "routing_types" in place:
+            peer.broker.store.address_records.adopt(peer.broker.store.addresses[target.address])
     arrival = peer.broker.store.arrivals.address_for(target.address, key, names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")

@@ -86,7 +86,7 @@ def address_wanted(said: Any) -> dict[str, Any]:
     attributes = json.loads(said)
     if not isinstance(attributes, dict):
         raise ValueError("mq:address is no object")
-    known = {name: attributes[name] for name in ("routing_types", "paused") if name in attributes}
+    known = {name: attributes[name] for name in ("routing_types",) if name in attributes}
     check_address(known)
     return known
 
