@@ -35,9 +35,12 @@ def settings(policy: str, **bounds: Any) -> dict[str, Any]:
         (settings("DROP", max_size_bytes=10_000), ""),
         (settings("DROP", max_size_messages=10), "what producers send there is dropped until somebody consumes"),
         (settings("PAGE", max_size_messages=10), ""),
-        (settings("PAGE", page_limit_messages=100), "(page-limit-messages): by PAGE all is taken in, and producers"),
+        (settings("PAGE", page_limit_messages=99, max_size_messages=1), "(page-limit-messages): by PAGE all is taken "),
         (settings("PAGE", page_limit_messages=100, max_size_messages=1), ""),
-        (settings("PAGE", page_limit_bytes=10, page_full_policy="DROP"), "what producers send there is dropped until"),
+        (settings("PAGE", page_limit_messages=0), ""),  # nothing leads to pages
+        (settings("PAGE", page_limit_messages=10, max_size_bytes=10_000), ""),
+        (settings("PAGE", page_limit_messages=10, max_size_bytes=5_000), "room for 30 (page-limit-messages): by PAGE"),
+        (settings("PAGE", page_limit_bytes=10, max_size_messages=9, page_full_policy="DROP"), "send there is dropped"),
         (settings("BLOCK"), ""),
     ],
 )  # fmt: skip
@@ -47,12 +50,43 @@ def test_each_bound_counts_by_what_its_policy_makes_of_more(held: dict[str, Any]
     assert bool(why) is bool(what)
 
 
+@pytest.mark.parametrize(("here", "coming"), [(True, False), (False, True)])
+def test_where_a_queue_cannot_page_it_stands_as_by_block(here: bool, coming: bool) -> None:
+    held = settings("PAGE", max_size_messages=100)
+    why = why_it_does_not_fit(held, AddressLoad(30, can_page=here), AddressLoad(71, can_page=coming))
+    assert why.endswith(
+        "room for 70 (max-size-messages): as a queue of it cannot page, by BLOCK the drain stands until "
+        "somebody consumes"
+    )
+    assert why_it_does_not_fit(held, AddressLoad(30, can_page=here), AddressLoad(70, can_page=coming)) == ""
+
+
+@pytest.mark.parametrize(("is_paused", "is_refused"), [(False, True), (True, False)])
+def test_where_it_pauses_it_has_to_pause_there_as_well(
+    world: World, leaving: Leaver, is_paused: bool, is_refused: bool
+) -> None:
+    made("default")
+    row = {"queue": "orders", "address": "orders", "left": 60, "bytes": 6_000, "address_paused": True}
+    says("mq3", **{"scale-down": drain(queues=[row])})
+    rows = [{"setting": name, "value": value} for name, value in settings("BLOCK").items()]
+    said = {"addresses": {"addresses": [{"name": "orders", "paused": is_paused, "bytes": None}]}}
+    says("mq1", **said, **{"address-settings-show": {"settings": rows}})
+    if is_refused:
+        with pytest.raises(CommandError, match="address orders of mq1: it does not pause there, so what moves is hand"):
+            scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, force=is_refused), leaving) is not None
+
+
 def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     leavers = [look("mq3"), replace(look("mq3"), node=replace(look("mq3").node, instance="second"))]
     plan = DrainPlan(leavers, OTHERS, {one.name: OTHERS[0] for one in leavers})
     row = {"address": "orders", "left": 3, "bytes": 300}
     rows = {leavers[0].name: [row, {**row, "left": 4}, {**row, "address": "empty", "left": 0}], leavers[1].name: [row]}
     assert coming_to(plan, rows) == {"mq1": {"orders": AddressLoad(10, 900)}}
+    flags = {"can_page": False, "address_paused": True}
+    assert coming_to(plan, {leavers[0].name: [{**row, **flags}, row]})["mq1"]["orders"] == AddressLoad(
+        6, 600, False, True
+    )
     older = {leavers[0].name: [{"address": "orders", "left": 3}]}
     assert coming_to(plan, older) == {"mq1": {"orders": AddressLoad(3, 0)}}, "an earlier release does not say how large"
 

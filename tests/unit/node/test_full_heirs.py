@@ -13,14 +13,16 @@ from tests.unit.node.test_scale_down import begin, moved, shown
 COUNT = 60
 
 
-def pair_with(**bounds: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
-    """The first node has messages, and the second one these settings."""
+def pair_with(kind: dict[str, Any] | None = None, **bounds: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """The first node has messages in a queue of this kind, and the second one these settings."""
     cluster = ClusterStage()
     said: dict[str, Any] = {"message_load_balancing": "OFF"}
     a = cluster.node("a", ["b"], options=LIMITS, **said)
     b = cluster.node("b", ["a"], options={**LIMITS, "address_settings": {"orders": bounds}}, **said)
     cluster.run()
     cluster.wait(600)
+    if kind is not None:
+        a.admin("queue-create", name="orders", **kind)
     filled(a, COUNT, cluster)
     return cluster, a, b
 
@@ -33,12 +35,24 @@ def test_by_block_it_stands_until_somebody_consumes() -> None:
     assert COUNT // 2 <= count_at(b) < COUNT
 
 
+def test_by_page_it_stands_as_well_where_its_queue_cannot_page_and_the_plan_says_that() -> None:
+    cluster, a, b = pair_with({"non_destructive": True}, max_size_messages=COUNT // 2, address_full_policy="PAGE")
+    (row,) = begin(a, cluster, dry_run=True)["queues"]
+    assert row["can_page"] is False
+    begin(a, cluster)
+    cluster.wait(10_000)
+    assert (count_at(a) > 0, count_at(b) < COUNT) == (True, True)
+    (there,) = [each for each in b.admin("addresses")["addresses"] if each["name"] == "orders"]
+    assert there["can_page"] is False
+
+
 @pytest.mark.parametrize(
     "bounds",
     [
         {"max_size_messages": 10, "address_full_policy": "FAIL"},
         {"max_size_messages": 10, "address_full_policy": "DROP"},
         {"max_size_messages": 1, "page_limit_messages": 10, "address_full_policy": "PAGE"},
+        {"page_limit_messages": 10, "address_full_policy": "PAGE"},
         {"max_size_messages": 1, "page_limit_messages": 10, "page_full_policy": "DROP", "address_full_policy": "PAGE"},
     ],
 )

@@ -65,6 +65,7 @@ def _described(address: Address) -> dict[str, Any]:
         "paged_count": sum(queue.paged_count for queue in queues),
         "bytes": None if address.meter is None else address.meter.size_bytes + address.meter.paged[0],
         "paging": any(queue.pages is not None for queue in queues),
+        "can_page": all(queue.kind.may_page for queue in queues),
         "routed": address.routed_total,
         "unrouted": address.unrouted_total,
     }

@@ -3,6 +3,7 @@
 What comes from another node is taken in as far as the link has credit. Where an address is full by `BLOCK` it has none,
 and the drain stands until somebody consumes; by any other policy all is taken in, and then it is producers there who
 are refused, or whose messages are dropped, until there is room again (core/queue/meter.py of the broker says how).
+Where a queue of the address cannot page, `PAGE` is `BLOCK`. A pause of an address does not go along with its queues.
 """
 
 from __future__ import annotations
@@ -19,19 +20,32 @@ from mqctl.scaledown.plan import DrainPlan
 from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
-UNBOUNDED: Final = -1
+MESSAGES: Final = "messages"
+UNITS: Final = (MESSAGES, "bytes")
 RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
 
 
 @dataclass(frozen=True, slots=True)
 class AddressLoad:
-    """Messages of one address, and their bytes as far as the broker knows them."""
+    """Messages of one address, and their bytes as far as the broker knows them; whether all of its queues can page, and
+    whether it pauses."""
 
     messages: int = 0
     size_bytes: int = 0
+    can_page: bool = True
+    is_paused: bool = False
 
     def __add__(self, more: AddressLoad) -> AddressLoad:
-        return AddressLoad(self.messages + more.messages, self.size_bytes + more.size_bytes)
+        return AddressLoad(
+            self.messages + more.messages,
+            self.size_bytes + more.size_bytes,
+            self.can_page and more.can_page,
+            self.is_paused or more.is_paused,
+        )
+
+    def of(self, unit: str) -> int:
+        """In `messages` or `bytes`."""
+        return self.messages if unit == MESSAGES else self.size_bytes
 
 
 def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressLoad]]:
@@ -41,7 +55,8 @@ def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressL
         at = found.setdefault(plan.targets[leaving].name, {})
         for row in queues:
             if row["left"]:
-                more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)))
+                can_page, is_paused = bool(row.get("can_page", True)), bool(row.get("address_paused", False))
+                more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused)
                 at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
     return found
 
@@ -58,42 +73,50 @@ def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:
 
 
 def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad]) -> list[str]:
-    sizes = {row["name"]: int(row.get("bytes") or 0) for row in session.call("addresses")["addresses"]}
+    there = {row["name"]: row for row in session.call("addresses")["addresses"]}
     said = []
     for address, more in sorted(coming.items()):
         answer = session.call("address-settings-show", address=address)
         settings = {row["setting"]: row["value"] for row in answer["settings"]}
         count = sum(int(row["message_count"]) for row in target.queues if row["address"] == address)
-        if why := why_it_does_not_fit(settings, AddressLoad(count, sizes.get(address, 0)), more):
+        row = there.get(address, {})
+        here = AddressLoad(count, int(row.get("bytes") or 0), bool(row.get("can_page", True)))
+        if why := why_it_does_not_fit(settings, here, more):
             said.append(
                 f"address {address} of {target.name}: {why}; raise that there, have it consumed, or --to another"
+            )
+        if more.is_paused and not row.get("paused", False):
+            said.append(
+                f"address {address} of {target.name}: it does not pause there, so what moves is handed out; "
+                "pause it there as well, or resume it"
             )
     return said
 
 
 def why_it_does_not_fit(settings: Mapping[str, Any], here: AddressLoad, coming: AddressLoad) -> str:
     """Empty where it does. `here`: what the address has already, in all its queues."""
-    policy = str(settings["address-full-policy"])
+    said, together = str(settings["address-full-policy"]), here + coming
+    policy = BLOCK if said == PAGE and not together.can_page else said
     prefix = "page-limit" if policy == PAGE else "max-size"
-    for unit, most, has, more in (
-        ("messages", _bound(settings, prefix, "messages"), here.messages, coming.messages),
-        ("bytes", _bound(settings, prefix, "bytes"), here.size_bytes, coming.size_bytes),
-    ):
-        if most == UNBOUNDED or has + more <= most:
+    for unit in UNITS:
+        most = _paged_most(settings, unit, together) if policy == PAGE else int(settings[f"{prefix}-{unit}"])
+        if most < 0 or together.of(unit) <= most:
             continue
-        room = max(most - has, 0)
-        what = counted(more, "message") if unit == "messages" else f"{more} bytes"
-        return f"{what} come, and it has room for {room} ({prefix}-{unit}): {_what_then(settings, policy)}"
+        room, more = max(most - here.of(unit), 0), coming.of(unit)
+        what = counted(more, "message") if unit == MESSAGES else f"{more} bytes"
+        then = _what_then(settings, policy)
+        why = "as a queue of it cannot page, " if policy != said else ""
+        return f"{what} come, and it has room for {room} ({prefix}-{unit}): {why}{then}"
     return ""
 
 
-def _bound(settings: Mapping[str, Any], prefix: str, unit: str) -> int:
-    """What the address holds at most; what pages holds what may be in memory as well."""
-    most = int(settings[f"{prefix}-{unit}"])
-    if most < 0:
-        return UNBOUNDED
-    in_memory = int(settings[f"max-size-{unit}"]) if prefix == "page-limit" else 0
-    return most + max(in_memory, 0)
+def _paged_most(settings: Mapping[str, Any], unit: str, held: AddressLoad) -> int:
+    """What the address holds at most where it pages so much: what may be paged, and what is in memory beside, which is
+    as much of it as the tighter of the bounds of memory leaves. Below 0: nothing bounds it, or nothing is paged."""
+    limit = int(settings[f"page-limit-{unit}"])
+    bounds = ((int(settings[f"max-size-{each}"]), held.of(each)) for each in UNITS)
+    shares = [most / has for most, has in bounds if 0 <= most < has]
+    return limit + int(held.of(unit) * min(shares)) if limit >= 0 and shares else -1
 
 
 def _what_then(settings: Mapping[str, Any], policy: str) -> str:
