@@ -35,6 +35,8 @@ from typing import Any
 PLACE = "/var/lib/mq-operation.json"
 LOCK = "/run/mq-operation.lock"
 PAUSE = "pause"
+# Commands that raise the number and hold nothing.
+GIVEN_UP = ("mqctl operation release", "mqctl upgrade stop")
 KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
 # The release that it, or the last one before it, brings or takes back; and what somebody wishes of it meanwhile.
 MORE = {"goal": str, "wish": str}
@@ -121,9 +123,16 @@ def lost_to(own: Mapping[str, Any], place: str = PLACE) -> str:
 
 
 def is_followed(own: Mapping[str, Any], place: str = PLACE) -> bool:
-    """Whether another operation has the host. Where nobody has, what has begun may come to its end."""
+    """Whether another operation has the host, or has had it since: over or not, it has left the host as it is to be.
+
+    Where this one was given up, and nobody has come after that, what has begun may come to its end. The number of who
+    gives up is the next one, so a later one says that somebody came in between.
+    """
     found = look(place)
-    return found is not None and found["is_held"] and not is_own(found, own)
+    if found is None or is_own(found, own):
+        return False
+    own_last = own["number"] + (1 if found["what"] in GIVEN_UP else 0)
+    return bool(found["is_held"] or found["number"] > own_last)
 
 
 def is_paused(own: Mapping[str, Any], place: str = PLACE) -> bool:

@@ -55,7 +55,7 @@ is_paused:
   type: bool
   returned: always
 is_followed:
-  description: Whether another operation has the host, with O(state=kept).
+  description: Whether another operation has the host or has had it since, with O(state=kept).
   type: bool
   returned: always
 found:

@@ -43,7 +43,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "Nothing that ran before is under way": (
         {"__mq_moved": ["mq1", "mq2"]}, "mq1, mq2: tasks of what ran before are still under way, or have brought",
     ),
-    "No other operation has the host by now": (
+    "No other operation has come to the host": (
         {"__broker_kept": {"refusal": "operation 8 is under way"}},
         "operation 8 is under way; the broker runs on with what it had",
     ),

@@ -32,7 +32,6 @@ IDLE_S: Final = 10.0
 QUIET_S: Final = 5.0  # longer than Ansible takes between two tasks
 LOOKS_MAX: Final = 3
 WAITS_MAX: Final = 4  # so many times these looks, until what ran before has come to its end
-GIVEN_UP: Final = ("mqctl operation release", "mqctl upgrade stop")
 TIME_S: Final = 30.0
 SINCE: Final = "%Y-%m-%d %H:%M:%S UTC"
 SHOW: Final = "mqctl operation show"
@@ -160,7 +159,7 @@ def begin(
     own = HeldCluster(note_of(world, what, found, goal=scope.goal), [one for one in cluster.hosts if one.name in found])
     own.away = [one for one in cluster.hosts if one.name in faults]
     held = {name: str(note["token"]) for name, note in found.items() if note and note["is_held"]}
-    own.follows = bool(held) or any(note and note["what"] in GIVEN_UP for note in found.values())
+    own.follows = bool(held) or any(note and note["what"] in noting.GIVEN_UP for note in found.values())
     # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
     fresh = HeldCluster(own.note, [one for one in own.hosts if one.name not in held])
     try:
@@ -306,7 +305,7 @@ def give_up(
     world: World,
     hosts: Sequence[Host],
     shown: Mapping[str, dict[str, Any] | None],
-    what: str = GIVEN_UP[0],
+    what: str = noting.GIVEN_UP[0],
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Raise the number on all hosts that can be reached, and hold none: what is under way is refused at its next step.
 

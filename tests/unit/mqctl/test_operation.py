@@ -294,6 +294,33 @@ def test_a_plan_holds_only_until_another_operation_has_been(
     operation.begin(world, cluster, WHAT, is_resumed=is_resumed, scope=OperationScope(seen=seen))
 
 
+@pytest.mark.parametrize(
+    ("what", "number", "is_held", "is_followed"),
+    [
+        ("mqctl rollback", 9, True, True),
+        ("mqctl rollback", 9, False, True),  # it has come and ended
+        ("mqctl rollback", 8, False, True),
+        (noting.GIVEN_UP[0], 8, False, False),
+        (noting.GIVEN_UP[1], 8, False, False),
+        (noting.GIVEN_UP[0], 9, False, True),  # somebody came, and was given up
+        (WHAT, 7, False, False),  # given back by itself
+        (WHAT, 6, False, False),
+        (WHAT, 7, True, True),  # two that began at once
+    ],
+)
+def test_a_run_is_followed_by_whoever_has_come_since_over_or_not(
+    tmp_path: Path, what: str, number: int, *, is_held: bool, is_followed: bool
+) -> None:
+    own = {"number": 7, "is_held": True, "token": "ann", "user": "ann", "machine": "laptop", "what": WHAT,
+           "since": "2026-01-05 10:12:00 UTC"}  # fmt: skip
+    place = tmp_path / "note.json"
+    assert not noting.is_followed(own, str(place))
+    place.write_text(json.dumps(own))
+    assert not noting.is_followed(own, str(place))
+    place.write_text(json.dumps({**own, "token": "bob", "what": what, "number": number, "is_held": is_held}))
+    assert noting.is_followed(own, str(place)) is is_followed
+
+
 def test_what_has_begun_since_it_was_shown_is_not_given_up(world: World, cluster: InventoryCluster) -> None:
     put(world, "mq1", 1, "ann")
     shown, _ = operation.look(world, cluster.hosts)

@@ -18,12 +18,12 @@ from mqctl.journal_formats import FormatsRead
 from mqctl.nodes import nodes_in
 from mqctl.output import Rows, counted, write
 from mqctl.releases import HostReleases
-from mqctl.remote.operation import PAUSE
+from mqctl.remote.operation import GIVEN_UP, PAUSE
 from mqctl.rolling import Rolling, RollingOptions, roll_out
 from mqctl.world import World
 
 UPGRADE = Rolling("mqctl upgrade", is_canary_first=True)
-STOP = "mqctl upgrade stop"
+STOP = GIVEN_UP[1]
 
 
 class UpgradeStep(enum.StrEnum):
