@@ -43,6 +43,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+task:
+  description: Number and command line of a process that was under way last; empty where it came about.
+  type: str
+  returned: always
 is_idle:
   description: Whether it came about.
   type: bool
@@ -50,7 +54,7 @@ is_idle:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.mqops.cluster.plugins.module_utils.idle import is_idle
+from ansible_collections.mqops.cluster.plugins.module_utils.idle import under_way
 
 
 def main():
@@ -62,7 +66,8 @@ def main():
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, is_idle=is_idle(module.params["wait_s"], quiet_s=module.params["quiet_s"]))
+    found = under_way(module.params["wait_s"], quiet_s=module.params["quiet_s"])
+    module.exit_json(changed=False, is_idle=not found, task=found)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class HeldCluster:
 
     `away`: those that did not have it at the beginning; a playbook may have come to one of them since.
     `stays`: it is not over where this run ends, so that the hosts stay held. `follows`: on a run that was gone on with
-    or given up, and of which a task may still be under way.
+    or given up, and of which a task of a playbook may still be under way.
     """
 
     note: dict[str, Any]
@@ -100,18 +100,29 @@ def require_over(world: World, own: HeldCluster) -> None:
     """
     if not own.follows:
         return
-    own.stays, found = True, list[str]()
-    for _ in range(WAITS_MAX):
-        found = busy(world, own.hosts)
-        if not found:
-            own.stays = False
-            return
-        world.note(f"{', '.join(found)}: tasks of what ran before are still under way; waiting for their end")
+    own.stays, found = True, ""
+    try:
+        for _ in range(WAITS_MAX):
+            found = told_busy(busy(world, own.hosts))
+            if not found:
+                own.stays = False
+                return
+            world.note(f"{found}; waiting for their end")
+    except KeyboardInterrupt:
+        world.note(f"interrupted: nothing was changed, and the hosts stay held; {_remedy(own)}")
+        raise
+    again = noting.again(own.note["what"])
     raise CommandError(
-        f"{', '.join(found)}: tasks of what ran before are still under way, or it does not say; nothing was changed, "
-        "and the hosts stay held",
-        f"{noting.again(own.note['what'])}, when they have come to their end",
+        f"{found}; nothing was changed, and the hosts stay held",
+        f"{again}, when they have come to their end; where they are of something else, {noting.UNAWAITED} and begin anew",
     )
+
+
+def told_busy(found: Mapping[str, str]) -> str:
+    """What is under way where, in words; empty where nothing is. Whose they are a task does not say."""
+    if not found:
+        return ""
+    return f"{', '.join(found)}: tasks of Ansible's are still under way ({'; '.join(map(': '.join, found.items()))})"
 
 
 def require_free(world: World, cluster: InventoryCluster) -> None:
@@ -142,6 +153,12 @@ def is_paused(world: World, hosts: Sequence[Host]) -> bool:
     return any(note is not None and note["is_held"] and note.get("wish") == noting.PAUSE for note in found)
 
 
+def is_unawaited(found: Mapping[str, Mapping[str, Any] | None]) -> bool:
+    """Whether the last that happened is that somebody said that what still runs on the hosts is not waited for."""
+    last = max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
+    return last is not None and last["what"] == noting.UNAWAITED
+
+
 def is_held_by(world: World, cluster: InventoryCluster, what: str) -> bool:
     """Whether a run of this command holds a host that can be reached."""
     return any(note and note["is_held"] and note["what"] == what for note in look(world, cluster.hosts)[0].values())
@@ -156,10 +173,12 @@ def begin(
     _require_none_since(found, scope.seen)
     for fault in faults.values():
         world.note(f"{fault}; nobody is kept from changing that host meanwhile")
+    after = [str(note["what"]) for note in found.values() if note and noting.may_have_tasks(note)]
     own = HeldCluster(note_of(world, what, found, goal=scope.goal), [one for one in cluster.hosts if one.name in found])
+    own.note |= {"after": after[0]} if after else {}
     own.away = [one for one in cluster.hosts if one.name in faults]
     held = {name: str(note["token"]) for name, note in found.items() if note and note["is_held"]}
-    own.follows = bool(held) or any(note and note["what"] in noting.GIVEN_UP for note in found.values())
+    own.follows = bool(after)
     # What was held before, by what is gone on with, is held after it too, also where this fails: brokers may drain.
     fresh = HeldCluster(own.note, [one for one in own.hosts if one.name not in held])
     try:
@@ -285,17 +304,18 @@ def _wish(world: World, host: Host, note: Mapping[str, Any], what: str) -> bool:
     return answer["found"] is not None
 
 
-def busy(world: World, hosts: Sequence[Host]) -> list[str]:
-    """Hosts on which tasks of a playbook follow one another for a while, or that do not say.
+def busy(world: World, hosts: Sequence[Host]) -> dict[str, str]:
+    """Hosts on which tasks of a playbook follow one another for a while, or that do not say -> what was seen there.
 
     All are looked at for the same seconds, three times at most: in a batch a host that waits for another one has
     nothing under way, but the other one has.
     """
     words = ("--wait", "0", "--quiet", str(QUIET_S))
-    found: list[str] = []
+    found: dict[str, str] = {}
     for _ in range(LOOKS_MAX):
-        answers = on_each(hosts, lambda one: bool(ask_host(world, one, "idle.py", *words)["is_idle"]))
-        found = [host.name for host, answer in answers if answer is not True]
+        answers = on_each(hosts, lambda one: str(ask_host(world, one, "idle.py", *words)["task"]))
+        found = {host.name: "it does not say" if isinstance(answer, CommandError) else answer
+                 for host, answer in answers if answer}  # fmt: skip
         if not found:
             break
     return found

@@ -476,10 +476,10 @@ def test_between_two_tasks_nobody_is_idle(monkeypatch: pytest.MonkeyPatch) -> No
     clock = itertools.count()
     monkeypatch.setattr(idle, "LOOK_S", 0)
     monkeypatch.setattr(idle.time, "monotonic", lambda: next(clock) / 10)
-    monkeypatch.setattr(idle, "has_task", lambda *_: next(clock) % 5 == 0)
+    monkeypatch.setattr(idle, "task", lambda *_: "process 7, python3" if next(clock) % 5 == 0 else "")
     assert idle.is_idle(30)
     assert not idle.is_idle(30, quiet_s=5)
-    monkeypatch.setattr(idle, "has_task", lambda *_: False)
+    monkeypatch.setattr(idle, "task", lambda *_: "")
     assert idle.is_idle(30, quiet_s=5)
 
 
@@ -487,12 +487,13 @@ def test_who_asks_for_now_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> N
     clock = itertools.count()
     monkeypatch.setattr(idle, "LOOK_S", 0)
     monkeypatch.setattr(idle.time, "monotonic", lambda: next(clock) / 10)
-    monkeypatch.setattr(idle, "has_task", lambda *_: False)
+    monkeypatch.setattr(idle, "task", lambda *_: "")
     assert idle.is_idle(0, quiet_s=5)
     for first_s, last_s in ((1, 2), (4, 30)):
         began = next(clock) / 10
         monkeypatch.setattr(
-            idle, "has_task", lambda *_, first=began + first_s, last=began + last_s: first <= next(clock) / 10 < last
+            idle, "task",
+            lambda *_, first=began + first_s, last=began + last_s: "7" if first <= next(clock) / 10 < last else "",
         )
         assert not idle.is_idle(0, quiet_s=5)
 
@@ -527,7 +528,7 @@ def test_who_comes_in_the_place_of_a_run_waits_until_its_tasks_have_ended(
     (task / "fd").mkdir(parents=True)
     (task / "cmdline").write_bytes(TASKS[0])
     os.mkfifo(task / "fd/0")
-    with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way") as raised:
+    with pytest.raises(CommandError, match="mq2: tasks of Ansible's are still under way") as raised:
         goes_on(world, cluster, was_given_up=was_given_up)
     assert raised.value.attempt.startswith(f"{WHAT} --resume")
     held = noted(world)
@@ -552,11 +553,78 @@ def test_one_that_follows_on_one_that_ended_waits_for_nobody(
 def test_in_a_batch_of_which_one_host_waits_for_the_other_nobody_is_idle(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert operation.busy(world, cluster.hosts) == []
+    assert operation.busy(world, cluster.hosts) == {}
     monkeypatch.setattr(BatchShell, "asked", Counter())
     world = replace(world, connector=LocalHosts(BatchShell))
-    assert operation.busy(world, cluster.hosts[:2]) != []
+    assert operation.busy(world, cluster.hosts[:2]) != {}
     assert set(BatchShell.asked.values()) == {operation.LOOKS_MAX}
+
+
+def runs(tmp_path: Path, name: str = "mq2") -> Path:
+    """A task on a host that does not end; where its command line is."""
+    task = tmp_path / name / "proc/2"
+    (task / "fd").mkdir(parents=True)
+    (task / "cmdline").write_bytes(b"python3\0/home/bob/AnsiballZ_setup.py\0")
+    os.mkfifo(task / "fd/0")
+    return task / "cmdline"
+
+
+def test_who_is_kept_waiting_is_told_for_which_process_and_gets_past_it(
+    world: World, cluster: InventoryCluster, tmp_path: Path
+) -> None:
+    """Another team's run is nobody's of the cluster, and may never end."""
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    runs(tmp_path)
+    with pytest.raises(CommandError) as raised:
+        goes_on(world, cluster, was_given_up=True)
+    assert "(mq2: process 2, python3 /home/bob/AnsiballZ_setup.py)" in raised.value.what
+    assert "mqctl operation release --no-wait" in raised.value.attempt
+    # Given up as before the next one waits as well.
+    assert operation_release.run(world, operation_release.Options(yes=True)) == Exit.DONE
+    with pytest.raises(CommandError, match="process 2, "), operation.holding(world, cluster, WHAT):
+        pass
+    assert operation_release.run(world, operation_release.Options(yes=True, no_wait=True)) == Exit.DONE
+    with operation.holding(world, cluster, WHAT):
+        pass
+    assert [held for _, held in noted(world).values()] == [False] * 3
+
+
+@pytest.mark.parametrize("what", ["mqctl drain mq3", "mqctl undrain mq3", "mqctl scale-down mq3 --cancel"])
+def test_who_comes_in_the_place_of_a_drain_waits_for_no_playbook(
+    world: World, cluster: InventoryCluster, tmp_path: Path, what: str
+) -> None:
+    """It runs none. One that came after a run that was given up may find that one's."""
+    runs(tmp_path)
+    operation.begin(world, cluster, what)
+    with operation.holding(world, cluster, what, is_resumed=True):
+        pass
+    operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0])
+    operation.begin(world, cluster, what)  # it was killed while it waited
+    for _ in range(2):
+        with (
+            pytest.raises(CommandError, match="process 2, "),
+            operation.holding(world, cluster, what, is_resumed=True),
+        ):
+            pass
+
+
+def test_who_is_interrupted_while_he_waits_is_told_what_stays_held(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> dict[str, str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operation, "busy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        goes_on(world, cluster, was_given_up=True)
+    assert "interrupted: nothing was changed, and the hosts stay held; mqctl rollout --resume goes on" in told(world)
+    assert [held for _, held in noted(world).values()] == [True] * 3
+
+
+def test_a_long_command_line_is_told_by_its_end() -> None:
+    told = idle._told(b"sudo\0" + b"x" * 500 + b"\x1b\n\0AnsiballZ_setup.py\0")
+    assert (told[:5], told[-20:]) == ("sudo ", "? AnsiballZ_setup.py")
+    assert len(told) < idle.LINE_MAX + 10
 
 
 def test_no_operation_follows_the_last_number(world: World) -> None:

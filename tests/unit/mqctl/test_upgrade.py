@@ -82,7 +82,7 @@ def test_nothing_is_taken_back_while_a_batch_is_under_way(
     (folder / "mq2").rename(folder / "before")
     made(folder, "mq2", TASKS[0])
     (folder / "mq2/var/lib/mq-operation.json").write_text(note)
-    with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way"):
+    with pytest.raises(CommandError, match="mq2: tasks of Ansible's are still under way"):
         rollback.require_idle(world, cluster.hosts)
 
 
@@ -220,7 +220,7 @@ def test_what_holds_the_cluster_is_told_before_it_is_waited_for(
     with pytest.raises(CommandError, match="mqctl upgrade --resume"):
         rollback.run(world, rollback.Options(yes=True))
     for limit in ("", "mq1"):
-        with pytest.raises(CommandError, match="mq2: tasks of what ran before are still under way"):
+        with pytest.raises(CommandError, match="mq2: tasks of Ansible's are still under way"):
             rollback.run(world, rollback.Options(yes=True, instead=True, limit=limit))
     assert noted(world) == dict.fromkeys(NAMES, (1, True))
 

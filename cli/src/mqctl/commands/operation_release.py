@@ -12,6 +12,7 @@ from mqctl.declare import InventoryOptions
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
 from mqctl.output import counted
+from mqctl.remote.operation import GIVEN_UP, UNAWAITED
 from mqctl.world import World
 
 
@@ -19,6 +20,12 @@ from mqctl.world import World
 class Options(InventoryOptions):
     """Of which cluster."""
 
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait", help="Whoever comes next does not wait until no task of Ansible's is under way on the hosts."
+        ),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
@@ -27,6 +34,10 @@ def run(world: World, options: Options) -> int:
 
     Nothing is ended or taken back by it: brokers that drain go on, and a host may be changed half. `mqctl plan` and
     `mqctl scale-down HOST --show` say what is so. To go on instead, say the command again with --resume.
+
+    Whoever comes next waits until no task of Ansible's is under way on the hosts, and is refused while one is, which is
+    named. Where those are none of this cluster's, or hang, --no-wait says that nobody waits for them; a run that lives
+    after all restarts no broker any more.
 
     Only what is shown before the question is given up, none that begins meanwhile.
 
@@ -40,7 +51,9 @@ def run(world: World, options: Options) -> int:
     if not held:
         world.note(f"no operation holds a host of cluster {cluster.name} that could be asked")
     confirm.yes(world, f"Give up what is under way in cluster {cluster.name}?", is_sure=options.yes)
-    note, faults = operation.give_up(world, cluster.hosts, found)
+    note, faults = operation.give_up(
+        world, cluster.hosts, found, UNAWAITED if options.no_wait else GIVEN_UP[0]
+    )
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
     done = len(cluster.hosts) - len(faults)

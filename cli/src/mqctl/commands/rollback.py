@@ -21,6 +21,7 @@ from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import MARK, batch_of, untouched
 from mqctl.playbook.run import Play
 from mqctl.releases import HostReleases
+from mqctl.remote.operation import UNAWAITED
 from mqctl.rolling import require_goal
 from mqctl.verification import verify
 from mqctl.world import World
@@ -97,6 +98,8 @@ def run(world: World, options: Options) -> int:
         reached = [one for one in hosts if one.name not in faults]
         # A batch may be under way on hosts that are not to go back, too.
         asked = [one for one in cluster.hosts if one.name in notes and one.name not in faults]
+        if operation.is_unawaited(notes):
+            asked = []
         followed = FOLLOWED if is_followed else ()
         is_known = way_back.show(world, due, left)
         operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
@@ -170,9 +173,10 @@ def due_of(
 
 def require_idle(world: World, hosts: Sequence[Host]) -> None:
     """No batch of what was paused, stopped or is gone is under way any more. Raises CommandError while one is."""
-    busy = operation.busy(world, hosts)
-    if busy:
+    found = operation.told_busy(operation.busy(world, hosts))
+    if found:
         raise CommandError(
-            f"{', '.join(busy)}: tasks of what ran before are still under way; nothing was changed",
-            "the same command again, when they have come to their end",
+            f"{found}; nothing was changed",
+            "the same command again, when they have come to their end; where they are of something else, "
+            f"{UNAWAITED} first",
         )

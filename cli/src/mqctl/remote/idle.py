@@ -3,7 +3,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Waits until nothing of Ansible's is under way on this host: sent to it by mqctl, a part of a module, and run as root.
 
-Says whether that came about within `--wait` seconds, as one JSON document. Where a run goes on elsewhere there is
+Says whether that came about within `--wait` seconds, and what was under way last, as one JSON document. Where a run goes on elsewhere there is
 nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so;
 where that is more than `--wait`, it has to be so from the beginning on.
 Who asks may be a task itself, and counts for nothing, nor does what it was started by. Nor do the clients by which a
@@ -29,11 +29,29 @@ READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
 # Their arguments are what is to be done on the other side.
 CLIENTS = (b"ssh", b"sshpass", b"scp", b"sftp")
 LOOK_S = 0.2
+LINE_MAX = 160  # characters of a command line that are told
 
 
 def has_task(proc: str = "/proc", but: Collection[int] = ()) -> bool:
     """Whether Ansible does anything here, in other processes than these."""
-    return any(_is_task(path) for path in glob.glob(f"{proc}/[0-9]*") if int(os.path.basename(path)) not in but)
+    return bool(task(proc, but))
+
+
+def task(proc: str = "/proc", but: Collection[int] = ()) -> str:
+    """Number and command line of a process by which Ansible does something here, other than these; empty for none."""
+    for path in glob.glob(f"{proc}/[0-9]*"):
+        number = int(os.path.basename(path))
+        words = _task_of(path) if number not in but else b""
+        if words:
+            return f"process {number}, {_told(words)}"
+    return ""
+
+
+def _told(words: bytes) -> str:
+    """A command line in one line. Its end is kept: the module stands there."""
+    text = " ".join(words.replace(b"\0", b" ").decode(errors="replace").split())
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= LINE_MAX else f"{text[: LINE_MAX // 4]} ... {text[-LINE_MAX * 3 // 4 :]}"
 
 
 def own_line(proc: str = "/proc") -> set[int]:
@@ -56,15 +74,17 @@ def _parent_of(process: str) -> int:
         return 0
 
 
-def _is_task(process: str) -> bool:
+def _task_of(process: str) -> bytes:
+    """Its arguments, where it is a task."""
     try:
         with open(f"{process}/cmdline", "rb") as file:
             words = file.read()
         if words.partition(b"\0")[0].rpartition(b"/")[2] in CLIENTS:
-            return False
-        return bool(TASK.search(words) or (READER.search(words) and not _is_at_terminal(process)))
+            return b""
+        is_task = TASK.search(words) or (READER.search(words) and not _is_at_terminal(process))
+        return words if is_task else b""
     except OSError:
-        return False
+        return b""
 
 
 def _is_at_terminal(process: str) -> bool:
@@ -76,21 +96,27 @@ def _is_at_terminal(process: str) -> bool:
 
 
 def is_idle(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> bool:
-    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time.
+    """Whether nothing of Ansible's is under way for `quiet_s` on end, or ends in this time."""
+    return not under_way(wait_s, proc, quiet_s)
+
+
+def under_way(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> str:
+    """What of Ansible's was seen last, where it does not come about that nothing is under way for `quiet_s` on end; else
+    empty.
 
     A `wait_s` below `quiet_s` asks whether it is so now, for `quiet_s` from here on.
     """
     own = own_line(proc)
     idle_since_s = time.monotonic()
-    deadline_s = idle_since_s + max(wait_s, quiet_s)
+    deadline_s, last = idle_since_s + max(wait_s, quiet_s), ""
     while True:
-        is_busy, now_s = has_task(proc, own), time.monotonic()
-        if is_busy:
-            idle_since_s = now_s
+        found, now_s = task(proc, own), time.monotonic()
+        if found:
+            idle_since_s, last = now_s, found
         elif now_s - idle_since_s >= quiet_s:
-            return True
+            return ""
         if now_s >= deadline_s:
-            return False
+            return last
         time.sleep(LOOK_S)
 
 
@@ -100,7 +126,8 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=0.0)
     parser.add_argument("--quiet", type=float, default=0.0)
     args = parser.parse_args()
-    sys.stdout.write(json.dumps({"is_idle": is_idle(args.wait, quiet_s=args.quiet)}) + "\n")
+    found = under_way(args.wait, quiet_s=args.quiet)
+    sys.stdout.write(json.dumps({"is_idle": not found, "task": found}) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,9 +38,12 @@ LOCK = "/run/mq-operation.lock"
 PAUSE = "pause"
 # Commands that raise the number and hold nothing.
 GIVEN_UP = ("mqctl operation release", "mqctl upgrade stop")
+# It gives up as well, and what still runs on the hosts is nobody's of the cluster.
+UNAWAITED = "mqctl operation release --no-wait"
 KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
 # The release that it, or the last one before it, brings or takes back; and what somebody wishes of it meanwhile.
-MORE = {"goal": str, "wish": str}
+# `after`: the command that it came after and of which tasks may be under way.
+MORE = {"goal": str, "wish": str, "after": str}
 NUMBER_MAX = 2**53  # what JSON has as a whole number everywhere
 
 Note = dict[str, Any]
@@ -181,6 +184,15 @@ def back_from(what: str) -> str:
 def is_taking_back(what: str) -> bool:
     """Whether this command takes back what another one does."""
     return what.startswith("mqctl undrain ") or (what.startswith("mqctl scale-down ") and what.endswith(" --cancel"))
+
+
+def may_have_tasks(found: Mapping[str, Any]) -> bool:
+    """Whether tasks of a playbook may be under way of what is noted, where another one comes after it: of what is held or
+    was given up. Drains and what takes back run none themselves; what they came after may have."""
+    if not found["is_held"]:
+        return found["what"] in GIVEN_UP
+    has_none = found["what"].startswith("mqctl drain ") or is_taking_back(found["what"])
+    return not has_none or bool(found.get("after"))
 
 
 @contextlib.contextmanager
