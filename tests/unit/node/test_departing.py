@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.amqp.events import Incoming
 from mqbroker.node.values import inputs as given
-from mqbroker.wire.performatives import Accepted, Released
+from mqbroker.wire.performatives import Accepted, Attach, Released, Source, Target
 
 from tests.support import frames, transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage
@@ -210,6 +211,95 @@ def test_whoever_stays_does_not_do_so_twice_as_another_node_takes_over() -> None
     of.a.admin("scale-down", node="c")
     of.cluster.wait(2_500)
     assert consumer.talker.is_closed
+
+
+# -- a disk that is slow -----------------------------------------------------------------------------------------------
+
+
+def sync_one(node: ClusterNode, cluster: ClusterStage) -> None:
+    """The disk has the oldest append, and no other one."""
+    node.give(given.Synced(node.disk.commit([node.pending.pop(0)])))
+    cluster.run()
+
+
+def answered_in_the_end(node: ClusterNode, cluster: ClusterStage, producer: Producer) -> int:
+    """How much of somebody is answered, who is sent away; all that is kept is of him."""
+    while node.pending:
+        sync_one(node, cluster)
+    node.is_disk_held = False
+    cluster.wait(3_000)
+    assert sent_to(producer.talker) is not None
+    answered = len(producer.outcomes)
+    assert count_at(node) + count_at(cluster.nodes["b"]) == answered, "else it is said again where nobody knows it"
+    return answered
+
+
+@leaving
+def test_a_close_that_waits_for_the_disk_takes_nobody_who_is_held_later(operation: str) -> None:
+    cluster, a, _ = that_say_where()
+    other, producer, seed = Producer(a, "o", "elsewhere"), Producer(a, "p"), Producer(a, "seed", "work")
+    seed.publish(b"taken")
+    assert producer.talker.session is not None
+    link = producer.talker.session.attach_receiver(
+        Attach(name="work", handle=1, role=True, source=Source(address="work"), target=Target())
+    )
+    cluster.run()
+    link.grant(1)
+    cluster.run()
+    a.admin(operation, **OPERATIONS[operation])
+    cluster.wait(950)
+    a.is_disk_held = True
+    other.publish(b"first")
+    cluster.wait(100)
+    producer.publish(b"second")
+    cluster.wait(500)
+    sync_one(a, cluster)
+    assert (other.talker.is_closed, producer.talker.is_closed) == (True, False), "it has not settled what it took"
+    producer.publish(b"third")
+    (taken,) = [event for event in producer.talker.events if isinstance(event, Incoming)]
+    link.session.dispose(taken.delivery_id, taken.delivery_id, Accepted(), as_receiver=True)
+    cluster.run()
+    cluster.wait(500)
+    assert len(a.pending) > 1
+    assert answered_in_the_end(a, cluster, producer) == 2
+
+
+@leaving
+def test_nor_anybody_who_may_go_on_and_is_held_once_more(operation: str) -> None:
+    cluster, a, _ = that_say_where()
+    producer = Producer(a, "p")
+    cluster.run()
+    a.admin(operation, **OPERATIONS[operation])
+    cluster.wait(950)
+    a.is_disk_held = True
+    producer.publish(b"first")
+    cluster.wait(100)
+    a.ask(BACK[operation])
+    producer.publish(b"second")
+    cluster.run()
+    a.ask(operation, **OPERATIONS[operation])
+    cluster.wait(1_050)
+    sync_one(a, cluster)
+    assert (producer.talker.is_closed, len(a.pending) > 0) == (False, True)
+    assert answered_in_the_end(a, cluster, producer) == 2
+
+
+@pytest.mark.parametrize("wait_ms", [100, 700])
+def test_what_waits_for_the_disk_begins_no_drain_of_a_scale_down_that_comes_later(wait_ms: int) -> None:
+    cluster, a, _ = that_say_where()
+    producer = Producer(a, "p")
+    cluster.run()
+    begin(a, cluster)
+    cluster.wait(950)
+    a.is_disk_held = True
+    producer.publish(b"first")
+    cluster.wait(wait_ms)
+    a.ask("scale-down-cancel")
+    a.ask("scale-down", node="b")
+    cluster.run()
+    sync_one(a, cluster)
+    assert not a.broker.scaling_down.is_moving, "its clients may go on for a while"
+    assert answered_in_the_end(a, cluster, producer) == 1
 
 
 # -- what is on its way in as their time is over -----------------------------------------------------------------------

@@ -151,10 +151,11 @@ class Cordoning:
             return
         if not self._departing.held:
             self._departing.hold_back("this node is cordoned", now_ns - self._closing_ns)
-        broker.store.decisions.wait_for_earlier(self._close)  # what was taken in is answered first
+        # What was taken in is answered first.
+        broker.store.decisions.wait_for_earlier(self._close, self._departing.held)
         if any(self._departing.clients()):
             self._look_again(now_ns + LOOK_AGAIN_NS)
 
-    def _close(self) -> None:
+    def _close(self, held: dict[AcceptedPeer, None]) -> None:
         if self.record.is_on:
-            self._departing.close(self._place_of, self._why)
+            self._departing.close(held, self._place_of, self._why)

@@ -53,7 +53,8 @@ class Doors(Protocol):
 
 
 class DepartingClients:
-    """See the module's docstring. `held`: connections that are about to be closed, and are not read."""
+    """See the module's docstring. `held`: connections that are about to be closed, and are not read. It is another one
+    each time, so a close that waits for the disk knows by it whether it is about those who are held now."""
 
     __slots__ = ("_broker", "_may_stay", "_since_ns", "_stay_ns", "held")
 
@@ -96,6 +97,7 @@ class DepartingClients:
         some seconds later nobody stays: open transactions are rolled back, and messages return, for this reason."""
         LOOK.has_touched = True
         self._may_stay = late_ns < self._stay_ns
+        self.held = {}
         for peer in self.clients():
             stays = _why_it_stays(peer)
             if stays and self._may_stay:
@@ -114,10 +116,15 @@ class DepartingClients:
         if any(client.has_unsettled for client in clients_on_links(peer)):
             self._broker.notice(Level.WARNING, "messages-not-settled", conn=peer.conn, peer=peer.far, why=why)
 
-    def close(self, place_of: Callable[[AcceptedPeer], Connector | None], why: str) -> None:
-        """Those that are held back go, with a redirect where there is a place for them."""
+    def close(
+        self, held: dict[AcceptedPeer, None], place_of: Callable[[AcceptedPeer], Connector | None], why: str
+    ) -> None:
+        """Those that are `held` go, with a redirect where there is a place for them. Who is held since has perhaps sent
+        what is not on disk yet, and goes with a close that waits for that."""
+        if held is not self.held:
+            return
         LOOK.has_touched = True
-        held, self.held = self.held, {}
+        self.held = {}
         for peer in held:
             place = place_of(peer)
             if place is None:

@@ -322,7 +322,7 @@ class ScalingDown:
             self._look_again(now_ns + CARGO_LOOK_NS)
         else:
             # What was taken in is answered first.
-            broker.store.decisions.wait_for_earlier(self._close)
+            broker.store.decisions.wait_for_earlier(self._close, self._departing.held, self._closing_ns)
             self._look_again(now_ns + LOOK_AGAIN_NS)
 
     @property
@@ -331,11 +331,12 @@ class ScalingDown:
         queues = self._broker.store.remotes.queues_of(self.record.target)
         return bool(self.cargo.todo) or any(DuplicateCargo.is_of(each) and each.message_count for each in queues)
 
-    def _close(self) -> None:
+    def _close(self, held: dict[AcceptedPeer, None], closing_ns: int) -> None:
+        """`closing_ns`: as it was; else it was called off since and begun once more, and has a grace of its own."""
         record = self.record
         LOOK.has_touched = True
-        if record.is_on and not record.is_ending:
-            self._departing.close(self._place_of, self._why)
+        if record.is_on and not record.is_ending and closing_ns == self._closing_ns:
+            self._departing.close(held, self._place_of, self._why)
             record.look_at_all()
             self.is_moving = True
 
