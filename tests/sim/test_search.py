@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim import days, search
+from tests.sim import days, search, test_clusters, test_simulation
 from tests.sim.directed import DIRECTED
 from tests.sim.directed_clusters import DIRECTED as DIRECTED_CLUSTERS
 from tests.sim.histories import CHANGES_FROM, FULL_FROM, Simulation
@@ -37,6 +37,13 @@ def test_of_a_table_each_day_has_a_third_and_three_days_have_all(monkeypatch: py
         assert min(map(len, days_of)) > 0
     monkeypatch.setenv("SOAK", "1")
     assert days.share_of_today({"a": 1, "b": 2, "c": 3, "d": 4}) == ["a", "b", "c", "d"]
+
+
+def test_each_day_all_histories_that_are_made_for_bugs_are_good_without() -> None:
+    """They are what a true bug of that kind shows in; where it is planted any violation will do, its own too."""
+    for module, whole in ((test_clusters, set(DIRECTED_CLUSTERS.values())), (test_simulation, set(DIRECTED))):
+        (mark,) = module.test_histories_that_are_made_for_bugs_are_good_without.pytestmark
+        assert set(mark.args[1]) == whole, module
 
 
 def test_the_day_is_that_of_the_newest_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

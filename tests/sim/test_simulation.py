@@ -245,7 +245,7 @@ def test_seeded_bugs_of_features_are_found(bug: str) -> None:
         _find(bug, seeds_of(FEATURES, 60))
 
 
-@pytest.mark.parametrize("bug", share_of_today(DIRECTED))
+@pytest.mark.parametrize("bug", DIRECTED)
 def test_histories_that_are_made_for_bugs_are_good_without(bug: str) -> None:
     history, seeds = DIRECTED[bug]
     for seed in seeds[:4]:
