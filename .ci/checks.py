@@ -157,7 +157,7 @@ PARTS = (
     Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), lane=PROCESSES),
     Part("mqctl on hosts", (pytest(ON_HOSTS),), lane=HOSTS),
-    Part("chaos of the day", (pytest(CHAOS_OF_DAY),), lane=HOSTS),
+    Part("chaos of the day", (pytest(CHAOS_OF_DAY),), lane=HOSTS, silence_s_max=4500),
     Part("rack", (pytest("tests/system/rack"),), lane=RACKS),
     Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=RACKS),
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=RACKS),
@@ -165,7 +165,7 @@ PARTS = (
     Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
     Part("molecule scale_down", ((str(ROOT / "molecule" / "run"), "scale_down"),), is_extra=True, lane=HOSTS),
     Part("stories on hosts", (pytest(*STORIES),), is_extra=True, lane=HOSTS, silence_s_max=3600),
-    Part("whole chaos", (pytest(WHOLE_CHAOS),), is_extra=True, lane=HOSTS, silence_s_max=4 * 3600),
+    Part("whole chaos", (pytest(WHOLE_CHAOS),), is_extra=True, lane=HOSTS, silence_s_max=12 * 3600),
 )
 # Foreign clients that are no Python. Their tests wait for what is being built, and say why where it fails.
 BUILDS = (PYTHON, "-m", "tests.foreign.builds")

@@ -65,6 +65,9 @@ WantedBy=multi-user.target
 END
 systemctl enable -q data.service; systemctl start data.service
 """
+MAIN_PID = f"systemctl show --value --property=MainPID {UNIT}"
+# Says the process that was killed, and nothing where there was none.
+KILL = f"pid=$({MAIN_PID}); if test $pid != 0 && systemctl kill --signal=KILL {UNIT}; then echo $pid; fi"
 SSH_CUT = "table inet chaos {{ chain in {{ type filter hook input priority -200; tcp dport 22 {0}; }}; }}"
 
 
@@ -118,12 +121,13 @@ def _nothing() -> None:
 @dataclass(frozen=True)
 class Fault:
     """What happens to a host, or to the control node; `strike` gives what undoes it. `ends_broker`: that of the host
-    may end without a word, so its clients do not know of all that they sent whether it has come. `is_of_day`: as of
-    steps."""
+    may end without a word, so its clients do not know of all that they sent whether it has come. `ends_command`: with
+    a failure, whatever it was at. `is_of_day`: as of steps. Each one fails where it does not come about."""
 
     name: str
     strike: Callable[[Stage, str], Undo]
     ends_broker: bool = False
+    ends_command: bool = False
     is_of_day: bool = False
 
 
@@ -177,23 +181,43 @@ def _serve_again(stage: Stage, host: str, *, was_serving: bool) -> None:
 
 
 def _cut_power(stage: Stage, host: str) -> Undo:
+    life = _life_of(stage, host)
     stage.rack("kill", host)
-    return lambda: void(stage.rack("boot", host))
+
+    def undo() -> None:
+        stage.rack("boot", host)
+        assert _life_of(stage, host) != life, f"{host} has not lost its power"
+
+    return undo
+
+
+def _life_of(stage: Stage, host: str) -> str:
+    """When it was booted: hosts have no boot id of their own."""
+    return stage.in_host(host, "systemctl show --value --property=UserspaceTimestampMonotonic").strip()
 
 
 def _kill_broker(stage: Stage, host: str) -> Undo:
-    stage.in_host(host, f"systemctl kill --signal=KILL {UNIT}; true")
+    """As soon as it runs, if it is just being restarted."""
+    killed: list[str] = []
+
+    def has_killed() -> bool:
+        killed[:] = stage.in_host(host, KILL).split()
+        return bool(killed)
+
+    wait_until(has_killed, f"the broker of {host} runs and is killed")
+    wait_until(lambda: stage.in_host(host, MAIN_PID).split() != killed, f"the broker of {host} is not what it was")
     return _nothing
 
 
+BROKER_KILLED = "broker killed"
 FAULTS = (
-    Fault("controller killed", _kill_controller, is_of_day=True),
+    Fault("controller killed", _kill_controller, ends_command=True, is_of_day=True),
     Fault("ssh silent", _ssh_cut("drop")),
     Fault("ssh refused", _ssh_cut("reject with tcp reset")),
     Fault("disk read-only", _break_disk, ends_broker=True),
     Fault("disk full", _fill_disk, ends_broker=True),
     Fault("power cut", _cut_power, ends_broker=True, is_of_day=True),
-    Fault("broker killed", _kill_broker, ends_broker=True, is_of_day=True),
+    Fault(BROKER_KILLED, _kill_broker, ends_broker=True, is_of_day=True),
 )
 
 # -- commands and their steps -----------------------------------------------------------------------------------------
@@ -217,13 +241,14 @@ class Command:
 @dataclass(frozen=True)
 class Step:
     """One step of a command, the line that it is known by, and the host on which it works then. `is_of_day`: it is met
-    by such a fault in each run of all checks, one of them a day."""
+    by such a fault in each run of all checks, one of them a day. `has_broker`: that of the host is not gone yet."""
 
     command: str
     name: str
     line: str
     host: str
     is_of_day: bool = False
+    has_broker: bool = True
 
 
 def _nothing_more(_: Stage) -> None:
@@ -263,7 +288,7 @@ STEPS = (
     Step("scale-down", "moving", f"{LEAVER} -> {HEIR}: moving", LEAVER),
     Step("scale-down", "moving at the heir", f"{LEAVER} -> {HEIR}: moving", HEIR),
     Step("scale-down", "moved", "wrote receipts/", LEAVER),
-    Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER),
+    Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER, has_broker=False),
 )
 
 
@@ -278,7 +303,9 @@ class Cell:
         return f"{self.step.command} {self.step.name}: {self.fault.name}"
 
 
-CELLS = tuple(Cell(step, fault) for step, fault in product(STEPS, FAULTS))
+CELLS = tuple(
+    Cell(step, fault) for step, fault in product(STEPS, FAULTS) if step.has_broker or fault.name != BROKER_KILLED
+)
 
 
 # Played in a few minutes: nobody waits until a silent host is given up, and all goes on in the same release.
@@ -308,7 +335,7 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
     stage.cells += 1
     stage.said.clear()
     command.before(stage)
-    traffic = Traffic(stage.site, _told(stage, cell, command))
+    traffic = Traffic(stage.site, told(stage, cell))
     try:
         code = _struck(stage, cell)
         _until_done(stage, command, code)
@@ -324,10 +351,16 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
     return verdict
 
 
-def _told(stage: Stage, cell: Cell, command: Command) -> dict[str, Any]:
+def told(stage: Stage, cell: Cell) -> dict[str, Any]:
     """What is sent and read meanwhile. Producers go on at other nodes too, as brokers tell of each other; where one
-    ends without a word the load knows what may come twice for that. The leaver has no producer then."""
-    uri = uris(stage.site)
+    ends without a word the load knows what may come twice for that. The leaver has no producer then.
+
+    Nobody reads the backlog until all is over. It is at the host that the fault comes to, or leaves with the leaver, so
+    that what a journal loses is missed there.
+    """
+    uri, command = uris(stage.site), COMMANDS[cell.step.command]
+    place = command.leaver or cell.step.host
+    reader = next(host for host in (HEIR, *HOSTS) if host != place)
     producers = {host: uri(host) for host in HOSTS if host != command.leaver}
     if command.leaver and not cell.fault.ends_broker:
         producers[command.leaver] = uri(command.leaver, HEIR)
@@ -336,7 +369,7 @@ def _told(stage: Stage, cell: Cell, command: Command) -> dict[str, Any]:
         "pause_s": PAUSE_S,
         "producers": producers,
         "consumers": {"mq2": uri("mq2", HEIR), LEAVER: uri(LEAVER, "mq2", HEIR)},
-        "backlog": {"queue": f"old-{stage.cells}", "uri": uri(LEAVER), "count": BACKLOG, "read_from": uri(HEIR)},
+        "backlog": {"queue": f"old-{stage.cells}", "uri": uri(place), "count": BACKLOG, "read_from": uri(reader)},
     }
 
 
@@ -375,6 +408,7 @@ def _struck(stage: Stage, cell: Cell) -> int:
                 os.killpg(process.pid, signal.SIGKILL)
         ears.join(PATIENCE_S)
     stage.note(COMMANDS[step.command].words, code, began_s)
+    assert code or not cell.fault.ends_command, "it was done before the fault came: " + "".join(stage.said)
     return code
 
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.sim.days import DAY
-from tests.support.chaos import CELLS_OF_DAY, Cell, of_day
+from tests.support.chaos import CELLS, CELLS_OF_DAY, COMMANDS, HOSTS, Cell, Stage, of_day, told
 from tests.support.chaos_stages import Stages
+from tests.support.rack_site import Rack, Site
+from tests.support.rack_traffic import uris
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
+# Hosts are made and have their first rollout in it, and a busy machine takes as long for that as for the cell.
+pytestmark = [pytest.mark.system, pytest.mark.timeout(4000)]
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +37,19 @@ def test_each_cell_has_its_day() -> None:
     cells = [of_day(day) for day in range(len(CELLS_OF_DAY))]
     assert set(cells) == set(CELLS_OF_DAY)
     assert all(one.fault != next_one.fault for one, next_one in pairwise([*cells, *cells]))
+
+
+def test_the_backlog_is_where_the_fault_comes_to_and_is_read_elsewhere(tmp_path: Path) -> None:
+    """Else a node that lost its journal there would have nothing to lose."""
+    hosts = {host: {"ansible_host": f"192.0.2.{number}"} for number, host in enumerate(HOSTS, 11)}
+    (tmp_path / "inventory.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    secrets = tmp_path / "group_vars/brokers/secrets.yml"
+    secrets.parent.mkdir(parents=True)
+    secrets.write_text(yaml.safe_dump({"mq_users": [{"name": "app", "password": "canary"}]}))
+    stage = Stage(Site(tmp_path, Rack("nowhere")), Rack("nowhere"), "", "")
+    uri = uris(stage.site)
+    assert len(CELLS) > len(CELLS_OF_DAY) > 0
+    for cell in CELLS:
+        backlog = told(stage, cell)["backlog"]
+        assert backlog["uri"] == uri(COMMANDS[cell.step.command].leaver or cell.step.host), cell
+        assert backlog["read_from"] in {uri(host) for host in HOSTS} - {backlog["uri"]}, cell
