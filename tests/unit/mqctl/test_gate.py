@@ -54,6 +54,9 @@ QUEUES: list[tuple[list[Standing], tuple[str, ...], bool]] = [
     ([node("mq1", invites=True)], (), True),
     ([node("mq1", invites=True), node("mq2")], ("mq2",), True),
     ([node("mq1", invites=True, takes_clients=False)], ("mq1",), True),
+    ([node("mq1", invites=True, idle=["orders"])], ("mq1",), True),
+    ([node("mq1", invites=True, idle=["others"])], ("mq1",), False),
+    ([node("mq1", invites=True, idle=["orders"]), node("mq2", invites=True)], ("mq1", "mq2"), False),
 ]
 
 
@@ -62,6 +65,21 @@ def test_a_queue_is_served_where_clients_of_it_stay_or_are_sent_to(
     others: list[Standing], sent_to: tuple[str, ...], *, is_lost: bool
 ) -> None:
     assert lost(READER, *others, sent_to=sent_to) == (["queue orders"] if is_lost else [])
+
+
+def test_what_hands_out_or_takes_in_nothing_serves_nobody_where_it_goes() -> None:
+    """Paused on purpose everywhere, or full everywhere: who goes costs nobody anything."""
+    paused = [node(name, read=["orders"], idle=["orders"]) for name in HOSTS]
+    assert lost(*paused) == []
+    assert lost(node("mq1"), node("mq3", read=["orders", "jobs"], idle=["orders"])) == ["queue jobs"]
+    full = [node(name, written=["orders"], open=["orders"], full="its disk has no room") for name in HOSTS]
+    assert lost(*full) == []
+    assert lost(*full[:2], node("mq3", written=["orders"], open=["orders"])) == ["address orders"]
+    shut = [node(name, written=["orders"], shut={"orders": "it is paused there"}) for name in HOSTS]
+    assert lost(*shut) == []
+    # Who is sent to a node where it is paused is told where.
+    (one,) = losses([node("mq1", invites=True, idle=["orders"]), READER], ("mq3",), ("mq1",))
+    assert one.text.endswith("as mq1 has it paused (mqctl queue or address resume at mq1)")
 
 
 def test_two_that_go_together_do_not_stand_in_for_each_other() -> None:
@@ -289,7 +307,7 @@ def test_a_queue_that_is_paused_at_the_node_that_stays_is_served_by_nobody(
     [
         ({"grants_credit": False}, ""),  # its journal is behind for a moment
         ({"is_disk_low": True}, "mq2: its disk has no room"),
-        ({"holds_back": True}, "mq2: its memory for messages is full"),
+        ({"holds_back": True}, "mq2: the memory for messages is full there, and it does not page"),
         ({"state": "stopping"}, "mq1: it does not exist there"),
         ({"has_yielded": True}, "mq1: it does not exist there"),
     ],
@@ -302,6 +320,30 @@ def test_a_node_that_takes_no_messages_in_stands_in_for_no_address(
     said = gate.lost(world, cluster, [["mq3"]], is_restart=True)
     assert len(said) == bool(why)
     assert all(why in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "is_taken"),
+    [("PAGE", {}, True), ("PAGE", {"can_page": True}, True), ("PAGE", {"can_page": False}, False), ("BLOCK", {}, False)],
+)
+def test_a_memory_that_is_full_takes_what_pages(
+    world: World, cluster: InventoryCluster, policy: str, row: dict[str, bool], *, is_taken: bool
+) -> None:
+    """Another address that does not page makes the node say that it holds back."""
+    settings = {"settings": [{"setting": "address-full-policy", "value": policy}]}
+    rows = {"addresses": [{"name": "orders", "paused": False} | row]}
+    says(world, "mq2", health=HEALTH | {"holds_back": True}, addresses=rows, **{"address-settings-show": settings})
+    assert (gate.lost(world, cluster, [["mq3"]], is_restart=True) == []) is is_taken
+    # A rollout that gives the only node more memory takes nothing from anybody.
+    says(world, "mq3", health=HEALTH | {"holds_back": True})
+    assert gate.lost(world, cluster, [["mq3"]], is_restart=True) == []
+
+
+def test_a_release_that_says_less_of_its_health_is_judged_by_the_rest(
+    world: World, cluster: InventoryCluster
+) -> None:
+    says(world, "mq2", health={"grants_credit": True})
+    assert gate.lost(world, cluster, [["mq3"]], is_restart=True) == []
 
 
 def test_a_node_that_does_not_answer_or_leaves_stays_for_nobody(world: World, cluster: InventoryCluster) -> None:

@@ -19,6 +19,9 @@ TEMPORARY: Final = "temporary."
 PEERS: Final = ".peers"
 INVITES: Final = ".client-connector-ref"
 AUTO_CREATE: Final = "auto-create-addresses"
+FULL_POLICY: Final = "address-full-policy"
+PAGE: Final = "PAGE"
+BLOCKED: Final = "the memory for messages is full there, and it does not page"
 ACTIVE: Final = "active"
 # States of a unit without a broker that has let clients in: one that starts, or tries to again and again, has not yet.
 SERVES_NOBODY: Final = ("absent", "failed", "inactive", "activating")
@@ -35,7 +38,8 @@ def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
             silent.append((node, answer.what))
         else:
             said[node.name] = answer
-    written = sorted({name for answer in said.values() for name in written_in(answer)})[:ADDRESSES_MAX]
+    every = sorted({name for answer in said.values() for name in written_in(answer)})
+    written = every[:ADDRESSES_MAX]
     missing = {
         node.name: [name for name in written if name not in {row["name"] for row in said[node.name]["addresses"]}]
         for node in nodes if node.name in said
@@ -43,12 +47,17 @@ def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
     asked = [node for node in nodes if missing.get(node.name)]
     made = {node.name: answer for node, answer in on_each(asked, lambda one: _made(world, one, missing[one.name]))
             if not isinstance(answer, CommandError)}  # fmt: skip
+    tight = [node for node in nodes if node.name in said and said[node.name]["health"].get("holds_back", False)]
+    paged = {node.name: answer for node, answer in on_each(tight, lambda one: _paged(world, one, written))
+             if not isinstance(answer, CommandError)}  # fmt: skip
+    blocked = {node.name: blocked_in(said[node.name], every, paged.get(node.name, ())) for node in tight}
     names = {answer["node_id"]: name for name, answer in said.items()}
     by_connector = {
         row["connector"]: names.get(row["node_id"], row["node"]) for each in said.values() for row in each["members"]
     }
     return [
-        *(standing_of(name, answer, made.get(name, ()), by_connector) for name, answer in said.items()),
+        *(standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, ()))
+          for name, answer in said.items()),
         *(standing for _, standing in on_each(silent, lambda one: _silent(world, *one))
           if not isinstance(standing, CommandError)),
     ]  # fmt: skip
@@ -87,11 +96,28 @@ def _made(world: World, node: Node, names: Sequence[str]) -> list[str]:
 
 
 def _is_made(session: AdminClient, name: str) -> bool:
+    return bool(_setting(session, name, AUTO_CREATE))
+
+
+def _paged(world: World, node: Node, names: Sequence[str]) -> list[str]:
+    """Which of these addresses are to stay on disk there where the memory is full."""
+    with open_admin(world, node) as session:
+        return [name for name in names if _setting(session, name, FULL_POLICY) == PAGE]
+
+
+def _setting(session: AdminClient, name: str, setting: str) -> Any:
+    """None where it does not say."""
     try:
         rows = session.call("address-settings-show", address=name)["settings"]
     except AdminError:
-        return False
-    return any(row["setting"] == AUTO_CREATE and row["value"] for row in rows)
+        return None
+    return next((row["value"] for row in rows if row["setting"] == setting), None)
+
+
+def blocked_in(answer: Mapping[str, Any], names: Collection[str], paged: Collection[str]) -> set[str]:
+    """Which of these addresses a node whose memory is full takes nothing for: all but those that page, and can."""
+    unable = {str(row["name"]) for row in answer["addresses"] if not row.get("can_page", True)}
+    return set(names) - set(paged) | unable & set(names)
 
 
 def written_in(answer: Mapping[str, Any]) -> set[str]:
@@ -105,11 +131,17 @@ def written_in(answer: Mapping[str, Any]) -> set[str]:
 
 
 def standing_of(
-    name: str, answer: Mapping[str, Any], made: Collection[str], by_connector: Mapping[str, str]
+    name: str,
+    answer: Mapping[str, Any],
+    made: Collection[str],
+    by_connector: Mapping[str, str],
+    blocked: Collection[str] = (),
 ) -> Standing:
-    """What a node has said, in the terms of losses. `by_connector`: the names of nodes by how they are reached."""
+    """What a node has said, in the terms of losses. `by_connector`: the names of nodes by how they are reached;
+    `blocked`: addresses that have no room in its memory."""
     addresses = {row["name"]: row for row in answer["addresses"]}
-    paused = {each: "it is paused there" for each, row in addresses.items() if row["paused"]}
+    shut = dict.fromkeys(blocked, BLOCKED)
+    shut |= {each: "it is paused there" for each, row in addresses.items() if row["paused"]}
     return Standing(
         name,
         takes_clients=answer["drain"].get("state", SERVES) == SERVES and is_ready(answer["health"]),
@@ -118,8 +150,8 @@ def standing_of(
         idle=frozenset(row["name"] for row in answer["queues"] if row["paused"]),
         kept=frozenset(row["name"] for row in answer["queues"] if is_read(row) and row["routing_type"] == "multicast"),
         written=frozenset(written_in(answer)),
-        open=(frozenset(addresses) - paused.keys()) | frozenset(made),
-        shut=paused,
+        open=(frozenset(addresses) | frozenset(made)) - shut.keys(),
+        shut=shut,
         full=full(answer["health"]),
         gossip=_gossip_of(answer["options"]),
         resolved=_resolved_of(answer["heard"], by_connector),
@@ -129,15 +161,13 @@ def standing_of(
 
 def is_ready(health: Mapping[str, Any]) -> bool:
     """Whether a node goes on to let clients in."""
-    return health["state"] == ACTIVE and not health.get("has_yielded", False)
+    return health.get("state", ACTIVE) == ACTIVE and not health.get("has_yielded", False)
 
 
 def full(health: Mapping[str, Any]) -> str:
     """Why a node takes no messages in, whatever they are for; empty where it does. A journal that is behind for a
     moment is no reason. A release that does not say how its disk is has room there."""
-    if health.get("is_disk_low", False):
-        return "its disk has no room"
-    return "its memory for messages is full, and not all of its addresses page" if health["holds_back"] else ""
+    return "its disk has no room" if health.get("is_disk_low", False) else ""
 
 
 def is_read(row: Mapping[str, Any]) -> bool:

@@ -2,8 +2,8 @@
 
 | of a node that would be away | is lost unless |
 |---|---|
-| a queue that clients consume from there | they consume from it at a node that stays and hands it out, or are sent on |
-| an address that clients send to there | one that stays takes clients, has room, and has it open or makes it |
+| a queue that it hands out to clients | they consume from it at a node that stays and hands it out, or are sent to one |
+| an address at which it takes what clients send | one that stays takes clients, has room, and has it open or makes it |
 | its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
 | what a name of DNS leads to | the name leads a node that stays to another one as well |
 | whom it serves | it says so, all of it; or no broker has come up there |
@@ -29,7 +29,8 @@ class Standing:
     `written`: addresses that they send to;
     `answers`: it has said all of this; `faults`: why nobody knows whom it serves;
     `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not;
-    `full`: why it takes in nothing at all at the moment.
+    `full`: why it takes in nothing at all at the moment. What hands out or takes in nothing serves nobody, at a node
+    that goes as at one that stays.
     """
 
     name: str
@@ -85,29 +86,31 @@ def losses(
     nodes = [one for one in nodes if one.answers]
     gone = [replace(one, read=one.read - one.kept) if is_restart else one for one in nodes if one.name in away]
     stay = [one for one in nodes if one.name not in away and one.takes_clients]
-    is_sent_on = any(one.name in sent_to and one.invites for one in stay)
+    hosts = [one for one in stay if one.name in sent_to and one.invites]
     return [
         *unknown,
-        *_queues(gone, stay, is_sent_on=is_sent_on),
+        *_queues(gone, stay, hosts),
         *_addresses(gone, stay),
         *(() if is_restart else _gossip(nodes, gone, [one for one in nodes if one.name not in away])),
         *(() if is_restart else _names(gone, [one for one in nodes if one.name not in away])),
     ]
 
 
-def _queues(gone: Sequence[Standing], stay: Sequence[Standing], *, is_sent_on: bool) -> Iterator[Loss]:
+def _queues(gone: Sequence[Standing], stay: Sequence[Standing], hosts: Sequence[Standing]) -> Iterator[Loss]:
+    """`hosts`: nodes that clients are sent to."""
     elsewhere = frozenset[str]().union(*(one.read - one.idle for one in stay))
-    for name in sorted(frozenset[str]().union(*(one.read for one in gone)) - elsewhere):
-        if not is_sent_on:
-            where = ", ".join(one.name for one in gone if name in one.read)
+    for name in sorted(frozenset[str]().union(*(one.read - one.idle for one in gone)) - elsewhere):
+        if all(name in one.idle for one in hosts):
+            where = ", ".join(one.name for one in gone if name in one.read - one.idle)
             other = stay[0].name if stay else "another node, of which there is none"
-            idle = ", ".join(one.name for one in stay if name in one.read & one.idle)
+            idle = ", ".join(one.name for one in stay if name in one.idle and (name in one.read or one in hosts))
             remedy = f"mqctl queue or address resume at {idle}" if idle else f"start a consumer at {other}"
             why = f"is consumed from at {where} alone{f', as {idle} has it paused' if idle else ''}"
             yield Loss(f"queue {name}", why, remedy)
 
 
 def _addresses(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
+    gone = [replace(one, written=one.written - one.shut.keys()) for one in gone if not one.full]
     for name in sorted(frozenset[str]().union(*(one.written for one in gone))):
         if any(name in one.open and not one.full for one in stay):
             continue
