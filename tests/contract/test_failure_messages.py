@@ -49,8 +49,8 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "operation 8 is under way; the broker runs on with what it had",
     ),
     "Nobody has gone on with this removal or given it up": (
-        {"__uninstall_kept": {"refusal": "operation 8 is under way"}},
-        "operation 8 is under way; what is still on the host stays",
+        {"__uninstall_kept": {"refusal": "operation 8 is under way"}, "__uninstall_stopped": {"changed": True}},
+        "operation 8 is under way; what is still on the host stays; its brokers are stopped and disabled by now: mqctl",
     ),
     "No node id occurs twice": ({"__mq_shared": "mq1 and mq2 share a node id"}, "mq1 and mq2 share a node id"),
     "Refuse hosts with errors": (
@@ -289,6 +289,12 @@ def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> N
             one.get("ansible.builtin.import_tasks") for one in (*play.get("pre_tasks", []), *play.get("tasks", []))
         ]
         assert first[int(first[0] == "tasks/batch.yml")] == "tasks/held.yml", play["name"]
+
+
+@pytest.mark.parametrize("name", ["uninstall", "scale_down"])
+def test_a_removal_that_ends_before_brokers_stop_leaves_them_behind_their_packet_filter(name: str) -> None:
+    roles = [[role["role"] for role in one["roles"]] for one in load(ROOT / f"playbooks/{name}.yml") if "roles" in one]
+    assert roles == [["mqops.cluster.uninstall", "mqops.cluster.firewall"]]
 
 
 @pytest.mark.parametrize(
