@@ -30,7 +30,7 @@ RowsOf = Callable[[Any], Iterable[dict[str, Any]]]
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
-    """`connections`: one object each."""
+    """`connections`: one object each; `closing`: it is closed once the disk has what it is owed an answer for."""
 
     made = broker.store.quotas.connections
 
@@ -44,6 +44,7 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
             "queues": share.queues,
             "addresses": share.addresses,
             "blocked": peer.is_blocked,
+            "closing": peer.farewell.is_final,
         }
 
     listing.answer(broker, request, list(broker.peers.values()), _of_present(broker, rows_of))
@@ -182,8 +183,9 @@ def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
 
 
 def close(broker: Broker, request: AdminRequest) -> None:
-    """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns. Each
-    is closed once all that it has sent and was taken in is answered, and takes in nothing more until then."""
+    """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns. One
+    that sends is closed once all that was taken in of it is answered, and takes in nothing more until then: as long as
+    the disk takes, `connections` has it as `closing`, and what it settles comes again. Others are closed at once."""
     said = [each.name for each in WHO if request.arguments[each.name] is not None]
     if len(said) != 1:
         names = ", ".join(each.name for each in WHO)

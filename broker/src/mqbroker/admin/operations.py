@@ -114,7 +114,7 @@ ROWS = (
     Operation("sessions", connections.show_sessions, "sessions, is_whole", connections.WHO),
     Operation("consumers", connections.show_consumers, "consumers, is_whole", (*connections.WHO, text("queue"))),
     Operation("producers", connections.show_producers, "producers, is_whole", (*connections.WHO, text("address"))),
-    Operation("connection-close", connections.close, "closed: how many", connections.WHO, CHANGES),
+    Operation("connection-close", connections.close, "closed: how many it is asked for", connections.WHO, CHANGES),
     # The cluster.
     Operation("discovery", discovery.show, "groups, nodes, conflicts"),
     Operation("topology", topology.show, "node_id, members, links, inbound, journal_formats"),

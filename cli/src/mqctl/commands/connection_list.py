@@ -23,6 +23,7 @@ COLUMNS = (
     Column("queues", is_number=True, wide_only=True),
     Column("addresses", is_number=True, wide_only=True),
     Column("blocked"),
+    Column("closing", wide_only=True),
 )
 
 

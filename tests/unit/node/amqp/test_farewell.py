@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.sasl import SaslClient
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Source, Target
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
 from tests.support import transactions
 from tests.support.large_messages import SIZE_MIN, Consumer, Producer, content, is_clean
@@ -16,11 +19,13 @@ from tests.support.stage import Stage, Talker, options_with
 from tests.unit.node.amqp.test_coordinator import Client, condition
 from tests.unit.node.amqp.test_revoking import LISTENER, user
 from tests.unit.node.cluster.test_grouping import Site, grouped
+from tests.unit.node.test_drains import count_at, drain, filled, pair
 
 IDLE_MS = 30_000
 LIMITS = {"amqp_min_large_message_size_bytes": SIZE_MIN, "large_message_in_memory_max_size_bytes": 0}
 SLOW = {"slow_consumer_threshold": 2, "slow_consumer_policy": "KILL", "slow_consumer_check_period": 5}
 POSTS = 30  # so many that their commit has a turn of its own
+MANY_POSTS = 400  # and that to give them up takes several
 
 
 class AppStage(Stage):
@@ -37,6 +42,10 @@ class AppStage(Stage):
 
 def close(stage: Stage, talker: Talker) -> None:
     assert stage.admin("connection-close", connection=talker.conn) == {"closed": 1}
+
+
+def close_in_turn(stage: Stage, talker: Talker) -> None:
+    stage.give(given.AdminRequest(1_000_000, 1, "connection-close", {"connection": talker.conn}))
 
 
 def remove(stage: Stage, _: Talker) -> None:
@@ -121,6 +130,93 @@ def test_nothing_is_delivered_to_it_any_more() -> None:
     assert not stage.broker.store.queues["orders"].delivering_count
 
 
+def with_a_disk_at_work(stage: Stage) -> Producer:
+    """Somebody else has sent what is not on disk yet."""
+    stage.is_disk_held = True
+    other = Producer(stage, "other", "elsewhere")
+    other.publish(b"before")
+    return other
+
+
+def test_whoever_is_owed_no_answer_is_closed_at_once_whatever_the_disk_does() -> None:
+    """What it would settle until then came again."""
+    stage = AppStage()
+    consumer, own = Consumer(stage, credit=1), Consumer(stage, "asker", address=None, source={"dynamic": True})
+    stage.admin("send", address="orders", messages=[{"body": "x", "durable": True}])
+    assert len(consumer.incoming) == 1
+    other = with_a_disk_at_work(stage)
+    close(stage, consumer.talker)
+    close(stage, own.talker)
+    assert (consumer.talker.is_closed, own.talker.is_closed) == (True, True)
+    assert list(stage.broker.peers) == [other.talker.conn]
+
+
+def test_so_is_another_node_of_which_is_known_what_comes_again() -> None:
+    cluster, b, a = pair()
+    filled(b, 3, cluster)
+    drain(b, cluster)
+    assert count_at(a) == 3, "the other node sends to this one"
+    a.is_disk_held = True
+    Producer(a, "before", "elsewhere").publish(b"x")
+    links = [peer for peer in a.broker.peers.values() if peer.is_known_again]
+    assert len(links) == 2, "one that each of both has made"
+    assert any(peer.producers for peer in links)
+    for peer in links:
+        peer.close("amqp:resource-limit-exceeded", "nothing was heard")
+    assert [peer.connection.is_dead for peer in links] == [True, True]
+
+
+def test_a_client_that_only_consumes_in_transactions_is_owed_their_outcome() -> None:
+    stage = AppStage()
+    stage.admin("send", address="orders", messages=[{"body": "x", "durable": True}])
+    client = Client(stage)
+    client.receiver("orders", 1)
+    txn_id = client.declare()
+    client.retire(0, 0, txn_id, settled=True)
+    stage.is_disk_held = True
+    transactions.discharge(client.control, txn_id, "discharge")
+    stage.run()
+    close(stage, client.talker)
+    assert (client.talker.is_closed, client.outcomes("discharge")) == (False, [])
+    (row,) = stage.admin("connections")["connections"]
+    assert row["closing"], "it is listed until the disk has what it is to hear of"
+    stage.is_disk_held = False
+    stage.run()
+    assert (client.talker.is_closed, client.outcomes("discharge"), count(stage)) == (True, [Accepted()], 0)
+
+
+def with_a_temporary_queue(stage: Stage) -> tuple[Producer, Producer, str]:
+    """One that sends, and has a queue for replies, by name."""
+    asker = Producer(stage, "asker")
+    assert asker.talker.session is not None
+    link = asker.talker.session.attach_receiver(
+        Attach(name="replies", handle=1, role=True, source=Source(dynamic=True), target=Target())
+    )
+    stage.run()
+    link.grant(10)
+    stage.run()
+    (name,) = [name for name in stage.broker.store.queues if name not in ("orders", "elsewhere")]
+    return asker, Producer(stage, "service", name), name
+
+
+@pytest.mark.parametrize("way", [close, remove])
+def test_nor_is_what_is_in_its_temporary_queue(way: Callable[[Stage, Talker], None]) -> None:
+    """Nobody who was removed gets one more message."""
+    stage = AppStage()
+    asker, _, name = with_a_temporary_queue(stage)
+    stage.is_disk_held = True
+    asker.publish(b"before")
+    way(stage, asker.talker)
+    store = stage.broker.store
+    store.publish(store.addresses[name], single(build_message(b"secret")))
+    stage.run()
+    stage.step()
+    stage.is_disk_held = False
+    stage.run()
+    assert asker.talker.is_closed
+    assert not [event for event in asker.talker.events if isinstance(event, Incoming)]
+
+
 def test_a_large_message_that_is_on_its_way_to_its_file_is_none() -> None:
     stage = AppStage()
     producer, other = Producer(stage, "p"), Producer(stage, "other")
@@ -183,6 +279,43 @@ def test_a_commit_that_has_not_had_its_turn_is_rolled_back_and_answered() -> Non
     (outcome,) = client.outcomes("discharge")
     assert condition(outcome) == "amqp:connection:forced"
     assert (client.talker.is_closed, count(stage), count(stage, "other")) == (True, 1, 0)
+
+
+def stop(stage: Stage, _: Talker) -> None:
+    stage.give(given.Stop())
+
+
+@pytest.mark.parametrize("way", [close_in_turn, stop])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_rollback_is_answered_although_it_is_not_at_its_end(
+    way: Callable[[Stage, Talker], None], is_refused: bool
+) -> None:
+    """`is_refused`: it is that of a commit which the address cannot take."""
+    bound = {"max_size_messages": 3, "address_full_policy": "FAIL"}
+    stage = Stage(options_with(address_settings={"orders": bound}))
+    client, other = Client(stage), Producer(stage, "other", "elsewhere")
+    links = [client.sender("orders"), client.sender("other")]
+    txn_id = client.declare()
+    for number in range(MANY_POSTS):
+        client.post(links[number % 2], txn_id)
+    stage.is_disk_held = True
+    other.publish(b"before")
+    transactions.discharge(client.control, txn_id, "discharge", fail=not is_refused)
+    stage.give(given.BytesReceived(client.talker.conn, client.talker.take_out()))
+    stage.turn()
+    mine = stage.broker.peers[client.talker.conn].transactions
+    for _ in range(9):
+        if not mine.open_count:
+            break
+        stage.turn()
+    assert mine.size_bytes, "its turns are not over"
+    way(stage, client.talker)
+    stage.turn()
+    stage.is_disk_held = False
+    stage.run()
+    (outcome,) = client.outcomes("discharge")
+    assert condition(outcome) == "amqp:resource-limit-exceeded" if is_refused else outcome == Accepted()
+    assert (client.talker.is_closed, count(stage)) == (True, 0)
 
 
 def test_one_that_has_had_it_is_answered() -> None:

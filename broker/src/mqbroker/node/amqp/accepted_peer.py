@@ -100,6 +100,11 @@ class AcceptedPeer(Peer):
         return ACCEPTED_HANDLERS
 
     @property
+    def is_known_again(self) -> bool:
+        """Whether it is another node of our cluster."""
+        return self.hello is not None
+
+    @property
     def listener_name(self) -> str:
         """Where it came in."""
         return self.listener.name

@@ -99,8 +99,9 @@ class LinkConsumer:
 
     @property
     def is_departing(self) -> bool:
-        """Whether it gets nothing more, as its connection goes to another node; but what ends with that."""
-        return self.peer.is_departing and not self.queue.kind.is_temporary
+        """Whether it gets nothing more, as its connection goes to another node; but what ends with that. Where the
+        connection is closed for certain, that neither."""
+        return self.peer.is_departing and (self.peer.farewell.is_final or not self.queue.kind.is_temporary)
 
     @property
     def settled_count(self) -> int:

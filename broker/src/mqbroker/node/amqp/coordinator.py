@@ -60,7 +60,7 @@ class Transactions:
     def __init__(self, peer: Peer) -> None:
         self._broker, self._conn = peer.broker, peer.conn
         self._ongoing: dict[bytes, OpenTransaction] = {}  # in the order of their deadlines
-        self._endings: dict[Ending, Callable[[Refused], None]] = {}  # that are not over, and who is refused a commit
+        self._endings: dict[Ending, Callable[[Refused], None]] = {}  # that are not over, and how to tell of them before
         self._declared_count = 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -163,29 +163,31 @@ class Transactions:
             link.session.accept(delivery_id, 1)
 
     def call_off(self, why: str) -> None:
-        """Commits that have not had their turn are none, and who asked for them hears it."""
+        """Commits that have not had their turn are none, and who asked for them hears it. So does who waits for the
+        end of a rollback, which is certain, however much there is of it."""
         LOOK.has_touched = True
-        for ending, refuse in self._endings.items():
-            if ending.is_commit:
+        for ending, tell in list(self._endings.items()):
+            if not ending.is_told:
                 ending.call_off()
-                refuse(Refused(CALLED_OFF, why))
+                tell(Refused(CALLED_OFF, why))
                 self._peer.touch()
 
     def _end(
         self, transaction: OpenTransaction, then: Callable[[], None], refuse: Callable[[Refused], None] | None = None
     ) -> None:
-        """It ends, by turns where there is much of it; what follows from that comes after. `refuse`: of a commit."""
+        """It ends, by turns where there is much of it; what follows from that comes after, or before where the
+        connection is closed. `refuse`: of a commit."""
 
         def done(ending: Ending) -> None:
             LOOK.has_touched = True
             del self._endings[ending]
-            if not ending.is_called_off:
+            if not ending.is_told:
                 then()
             self._peer.touch()
 
         LOOK.has_touched = True
         ending = Ending(self._peer.connection, transaction, done, is_commit=refuse is not None)
-        self._endings[ending] = refuse or _refuse_nothing
+        self._endings[ending] = refuse or (lambda _: then())
         self._peer.connection.leave(ending)
         self._peer.touch()
 
@@ -442,10 +444,6 @@ def _request_in(payload: bytes) -> Declare | Discharge:
             "amqp:decode-error", f"a message to the coordinator has an amqp-value section, not 0x{code:02x}"
         )
     return decode_coordination(payload, offset, sections.footer if sections.footer >= 0 else len(payload))
-
-
-def _refuse_nothing(_: Refused) -> None:
-    """What is no commit cannot be called off."""
 
 
 def _detach(link: ReceiverLink, why: str) -> None:

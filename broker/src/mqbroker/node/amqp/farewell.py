@@ -6,6 +6,10 @@ taken in, so whoever sent that may say it again, also to another node, and it is
     wait    until what was taken in before is committed, so that its answers are out
     close   what waited at the door is dropped
 
+Who is owed no answer is closed at once, whatever the disk does: one that only consumes, since what it would settle
+until then came again, and another node, which knows by its marks what comes again. The others wait as long as the disk
+takes, without a bound, and `connections` says so (`closing`); what they settle in that time does come again.
+
 Until the close a connection may be let go on: then what waited comes in after all. A stop holds in another way, since
 what consumers settle and what is sent settled counts until its end (node/broker/stopping.py). What a peer has done
 wrong, and what was never open, is closed at once.
@@ -16,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.wire.types import Symbol
@@ -31,7 +36,7 @@ class CommitsUnderWay(Protocol):
     """Those that a connection asks for."""
 
     def call_off(self, why: str) -> None:
-        """Those that have not had their turn are none, and who asked for them hears it."""
+        """Those that have not had their turn are none, and who asked for them hears it, as of each rollback."""
 
 
 class ComingIn(Protocol):
@@ -46,6 +51,10 @@ class Closable(Protocol):
     """A peer, as far as it matters here."""
 
     connection: Connection
+
+    @property
+    def is_known_again(self) -> bool:
+        """Whether it is another node."""
 
     @property
     def transactions(self) -> CommitsUnderWay:
@@ -81,8 +90,8 @@ class Farewell:
         """Nothing more of it is taken in."""
         LOOK.has_touched = True
         peer.connection.is_shut = peer.connection.is_held = True
-        peer.departs(True)
         peer.transactions.call_off(why)
+        peer.departs(True)
 
     def puts_off(self, peer: Closable, action: Callable[[], None]) -> bool:
         """Whether something that would be taken in waits: `action` does it later, or finds the connection dead."""
@@ -106,7 +115,7 @@ class Farewell:
 
     def close(self, peer: Closable, decisions: Decisions, said: Said) -> None:
         """Hold it, wait, close it with what is `said`."""
-        if peer.connection.state is not ConnectionState.OPENED:
+        if peer.connection.state is not ConnectionState.OPENED or not _is_owed_answers(peer):
             peer.close_at_once(*said)
         elif not self.is_final:
             self._close(peer, decisions, said)
@@ -125,3 +134,9 @@ class Farewell:
         at_door, self._at_door = self._at_door, []
         for action in at_door:
             action()
+
+
+def _is_owed_answers(peer: Closable) -> bool:
+    """Whether it sends messages, or requests, as to commit."""
+    links = (link for session in peer.connection.sessions for link in session.by_handle.values())
+    return not peer.is_known_again and any(isinstance(link, ReceiverLink) and link.is_attached for link in links)

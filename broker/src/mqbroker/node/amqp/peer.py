@@ -208,6 +208,11 @@ class Peer(ABC):
         return Origin(publisher=self.container_id)
 
     @property
+    def is_known_again(self) -> bool:
+        """Whether it is another node, of which this one knows by a mark what comes again."""
+        return False
+
+    @property
     def listener_name(self) -> str:
         """Where it came in; empty for a connection that we opened."""
         return ""

@@ -83,8 +83,9 @@ class Stopping:
         """All that was taken in is on its way to the disk, and is answered when it is there."""
         LOOK.has_touched = True
         self._broker.is_answering = True
-        for peer in self._broker.peers.values():
+        for peer in list(self._broker.peers.values()):
             peer.transactions.call_off(WHY)
+            peer.handle_events()
         self._broker.store.decisions.wait_for_earlier(self._close_all)
 
     def cordon(self) -> None:

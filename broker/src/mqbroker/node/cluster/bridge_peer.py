@@ -81,6 +81,11 @@ class BridgePeer(Peer):
         return Actor(CLUSTER_USER, ())
 
     @property
+    def is_known_again(self) -> bool:
+        """It is another node of our cluster."""
+        return True
+
+    @property
     def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
         """What is done about each kind of event."""
         return BRIDGE_HANDLERS

@@ -25,7 +25,7 @@ class Ending:
     """A part of what a connection does in pieces. `done` is told of its end: then it is committed, or the rollback is
     answered."""
 
-    __slots__ = ("_connection", "_had_turn", "_tell", "is_called_off", "is_commit", "is_over", "transaction")
+    __slots__ = ("_connection", "_had_turn", "_tell", "is_commit", "is_over", "is_told", "transaction")
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Ending:
         self._tell: Final = done
         self._had_turn = False
         self.is_commit = is_commit
-        self.is_called_off = False
         self.is_over = False
+        self.is_told = False  # who waits for it
 
     def go_on(self) -> bool:
         """One piece; whether it was the last."""
@@ -83,10 +83,12 @@ class Ending:
         return True
 
     def call_off(self) -> None:
-        """It is not committed any more."""
+        """It is not committed any more, and `done` tells nobody of its end."""
         LOOK.has_touched = True
-        self.is_commit, self.is_called_off = False, True
-        self.transaction.work.roll_back(0)
+        self.is_told = True
+        if self.is_commit:
+            self.is_commit = False
+            self.transaction.work.roll_back(0)
 
     def _finish(self) -> None:
         if not self.is_over:
