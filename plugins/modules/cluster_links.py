@@ -93,8 +93,8 @@ from ansible_collections.mqops.cluster.plugins.module_utils import links, node
 from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECUTABLE, CommandFault
 
 REMEDY = (
-    "look at it with mqctl topology and mqctl events, then run the rollout again; hosts that had not had their turn "
-    "are as they were"
+    "look at it with mqctl topology and mqctl events, and run the rollout again when they stand: it does not wait for "
+    "them any more; hosts that had not had their turn are as they were"
 )
 
 

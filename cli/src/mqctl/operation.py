@@ -114,7 +114,7 @@ def require_over(world: World, own: HeldCluster) -> None:
     again = noting.again(own.note["what"])
     raise CommandError(
         f"{found}; nothing was changed, and the hosts stay held",
-        f"{again}, when they have come to their end; where they are of something else, {noting.UNAWAITED} and begin anew",
+        f"{again}, when they have ended; where they are of something else, {noting.UNAWAITED} and begin anew",
     )
 
 

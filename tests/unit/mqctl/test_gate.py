@@ -324,7 +324,12 @@ def test_a_node_that_takes_no_messages_in_stands_in_for_no_address(
 
 @pytest.mark.parametrize(
     ("policy", "row", "is_taken"),
-    [("PAGE", {}, True), ("PAGE", {"can_page": True}, True), ("PAGE", {"can_page": False}, False), ("BLOCK", {}, False)],
+    [
+        ("PAGE", {}, True),
+        ("PAGE", {"can_page": True}, True),
+        ("PAGE", {"can_page": False}, False),
+        ("BLOCK", {}, False),
+    ],
 )
 def test_a_memory_that_is_full_takes_what_pages(
     world: World, cluster: InventoryCluster, policy: str, row: dict[str, bool], *, is_taken: bool
@@ -339,9 +344,7 @@ def test_a_memory_that_is_full_takes_what_pages(
     assert gate.lost(world, cluster, [["mq3"]], is_restart=True) == []
 
 
-def test_a_release_that_says_less_of_its_health_is_judged_by_the_rest(
-    world: World, cluster: InventoryCluster
-) -> None:
+def test_a_release_that_says_less_of_its_health_is_judged_by_the_rest(world: World, cluster: InventoryCluster) -> None:
     says(world, "mq2", health={"grants_credit": True})
     assert gate.lost(world, cluster, [["mq3"]], is_restart=True) == []
 

@@ -492,7 +492,8 @@ def test_who_asks_for_now_waits_for_no_end(monkeypatch: pytest.MonkeyPatch) -> N
     for first_s, last_s in ((1, 2), (4, 30)):
         began = next(clock) / 10
         monkeypatch.setattr(
-            idle, "task",
+            idle,
+            "task",
             lambda *_, first=began + first_s, last=began + last_s: "7" if first <= next(clock) / 10 < last else "",
         )
         assert not idle.is_idle(0, quiet_s=5)

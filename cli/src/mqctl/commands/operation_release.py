@@ -51,9 +51,7 @@ def run(world: World, options: Options) -> int:
     if not held:
         world.note(f"no operation holds a host of cluster {cluster.name} that could be asked")
     confirm.yes(world, f"Give up what is under way in cluster {cluster.name}?", is_sure=options.yes)
-    note, faults = operation.give_up(
-        world, cluster.hosts, found, UNAWAITED if options.no_wait else GIVEN_UP[0]
-    )
+    note, faults = operation.give_up(world, cluster.hosts, found, UNAWAITED if options.no_wait else GIVEN_UP[0])
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
     done = len(cluster.hosts) - len(faults)

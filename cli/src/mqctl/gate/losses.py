@@ -2,8 +2,8 @@
 
 | of a node that would be away | is lost unless |
 |---|---|
-| a queue that it hands out to clients | they consume from it at a node that stays and hands it out, or are sent to one |
-| an address at which it takes what clients send | one that stays takes clients, has room, and has it open or makes it |
+| a queue that it hands out to clients | they consume from it at a node that stays and hands it out, or are sent there |
+| an address where it takes what clients send | one that stays takes clients, has room, and has it open or makes it |
 | its place among those that gossip names | of each node that stays another peer is there, or is nobody of the cluster |
 | what a name of DNS leads to | the name leads a node that stays to another one as well |
 | whom it serves | it says so, all of it; or no broker has come up there |

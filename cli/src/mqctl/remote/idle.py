@@ -3,9 +3,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Waits until nothing of Ansible's is under way on this host: sent to it by mqctl, a part of a module, and run as root.
 
-Says whether that came about within `--wait` seconds, and what was under way last, as one JSON document. Where a run goes on elsewhere there is
-nothing under way between two of its tasks either, so `--quiet` says for how many seconds on end that has to be so;
-where that is more than `--wait`, it has to be so from the beginning on.
+Says whether that came about within `--wait` seconds, and what was under way last, as one JSON document. Where a run
+goes on elsewhere there is nothing under way between two of its tasks either, so `--quiet` says for how many seconds on
+end that has to be so; where that is more than `--wait`, it has to be so from the beginning on.
 Who asks may be a task itself, and counts for nothing, nor does what it was started by. Nor do the clients by which a
 control node reaches hosts: what they have done here has processes of its own here. Standard library of Python 3.9 only.
 """
@@ -101,8 +101,7 @@ def is_idle(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> bool:
 
 
 def under_way(wait_s: float, proc: str = "/proc", quiet_s: float = 0.0) -> str:
-    """What of Ansible's was seen last, where it does not come about that nothing is under way for `quiet_s` on end; else
-    empty.
+    """Empty where nothing of Ansible's runs for `quiet_s` on end, or ends in this time; else what was seen last.
 
     A `wait_s` below `quiet_s` asks whether it is so now, for `quiet_s` from here on.
     """

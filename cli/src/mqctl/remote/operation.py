@@ -187,8 +187,8 @@ def is_taking_back(what: str) -> bool:
 
 
 def may_have_tasks(found: Mapping[str, Any]) -> bool:
-    """Whether tasks of a playbook may be under way of what is noted, where another one comes after it: of what is held or
-    was given up. Drains and what takes back run none themselves; what they came after may have."""
+    """Whether tasks of a playbook may be under way of what is noted, for another one that comes: of what is held or was
+    given up. Drains and what takes back run none themselves; what they came after may have."""
     if not found["is_held"]:
         return found["what"] in GIVEN_UP
     has_none = found["what"].startswith("mqctl drain ") or is_taking_back(found["what"])
