@@ -96,10 +96,7 @@ def run(world: World, options: Options) -> int:
         due = due_of(world, options, hosts, found, left)
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
         reached = [one for one in hosts if one.name not in faults]
-        # A batch may be under way on hosts that are not to go back, too.
-        asked = [one for one in cluster.hosts if one.name in notes and one.name not in faults]
-        if operation.is_unawaited(notes):
-            asked = []
+        asked = waited_for(cluster, notes, faults)
         followed = FOLLOWED if is_followed else ()
         is_known = way_back.show(world, due, left)
         operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
@@ -169,6 +166,15 @@ def due_of(
             "mqctl rollout --bundle FOLDER, with the bundle of the release before",
         )
     return [one for one in hosts if one.name in having]
+
+
+def waited_for(
+    cluster: InventoryCluster, notes: Mapping[str, dict[str, Any] | None], faults: Collection[str]
+) -> list[Host]:
+    """Hosts on which nothing of Ansible's may be under way. A batch may be on hosts that are not to go back, too."""
+    if operation.is_unawaited(notes):
+        return []
+    return [one for one in cluster.hosts if one.name in notes and one.name not in faults]
 
 
 def require_idle(world: World, hosts: Sequence[Host]) -> None:
