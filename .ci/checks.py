@@ -54,6 +54,7 @@ TYPED: tuple[Command, ...] = (
 SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
+DAY = "CHECKS_DAY"  # tests/support/rotation.py
 LOOK_S = 0.5
 LOOKING, COMPUTING, PROCESSES, HOSTS, RACKS = LANES = ("looking", "computing", "processes", "hosts", "racks")
 # Who waits most has the processor when it wants it: the lanes of hosts are the longest, whatever runs beside them.
@@ -190,7 +191,10 @@ def main(arguments: Sequence[str]) -> int:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
         outcomes = together(in_lanes(parts) if is_whole or arguments == ["check"] else [parts], environ, wish)
-    print(table((outcomes[part.name] for part in parts), time.monotonic() - started_s, machine_busy_s() - busy_s))
+    taken = share(environ.get(DAY, ""))
+    print(
+        table((outcomes[part.name] for part in parts), time.monotonic() - started_s, machine_busy_s() - busy_s, taken)
+    )
     return 1 if any(one.failed for one in outcomes.values()) else 0
 
 
@@ -275,6 +279,9 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
     """The tools of the environment first, so that what they call finds the others. More examples of properties where
     time allows, and others each day, as the simulation has other seeds.
 
+    A run of all says its day, by which a third of tables is taken and half of the long stories. Without history all
+    are, and where the day is said to be nothing (`CHECKS_DAY= make test`). A part that is called by its name is whole.
+
     What is compiled is kept, because the checks start hundreds of processes, and kept outside the source tree, because
     what is packed there is packed as it is.
     """
@@ -283,20 +290,31 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
         "PYTHONPYCACHEPREFIX": str(RESULTS.parent / "bytecode"),
     }
-    kept = {name: value for name, value in outside.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    today = str(day()) if is_whole else ""
-    of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={today}", "CHECKS_DAY": today} if today else {}
+    left = {"PYTHONDONTWRITEBYTECODE", *(() if is_whole else (DAY,))}
+    kept = {name: value for name, value in outside.items() if name not in left}
+    if not is_whole:
+        return {**kept, **own}
+    today = day()
+    of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={today or 0}", DAY: str(today or "")}
     return {**of_today, **kept, **own}
 
 
-def day() -> int:
-    """That of the newest commit, as for the simulation's seeds (tests/sim/days.py); 0 where there is no history."""
+def day() -> int | None:
+    """That of the newest commit, as for the simulation's seeds (tests/sim/days.py); nothing without a history."""
     command = ("git", "log", "-1", "--format=%ct")
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=END_TIME_S)
-    except OSError:
-        return 0
-    return int(done.stdout or 0) // 86_400
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return int(done.stdout) // 86_400 if done.returncode == 0 and done.stdout.strip() else None
+
+
+def share(today: str) -> str:
+    """What a run of that day leaves to others, for the end of what it says; nothing where it takes all."""
+    if not today:
+        return ""
+    stories = "odd" if int(today) % 2 else "even"
+    return f"day {today}: a third of tables, long stories of {stories} days; all of them: {DAY}= make test"
 
 
 def run(
@@ -477,8 +495,12 @@ def counted(report: Path) -> tuple[int, int]:
     return max(total - failed - skipped, 0), failed
 
 
-def table(outcomes: Iterable[Outcome], took_s: float | None = None, machine_s: float | None = None) -> str:
-    """One line per part, then the closing line. What all took is less than their sum where some ran beside others;
+def table(
+    outcomes: Iterable[Outcome], took_s: float | None = None, machine_s: float | None = None, taken: str = ""
+) -> str:
+    """One line per part, what was taken where that is not all, then the closing line.
+
+    What all took is less than their sum where some ran beside others;
     under `machine` is what all processes computed meanwhile, on hosts too: in the last row, what everything cost."""
     rows = list(outcomes)
     width = max([len(one.name) for one in rows], default=0)
@@ -493,7 +515,7 @@ def table(outcomes: Iterable[Outcome], took_s: float | None = None, machine_s: f
         for one in (*rows, whole)
     ]
     lines += [f"failed: {complaint}" for one in rows for complaint in one.complaints]
-    return "\n".join([*lines, f"{passed} passed, {failed} failed"])
+    return "\n".join([*lines, *filter(None, [taken]), f"{passed} passed, {failed} failed"])
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any, Final
 from tests.mutants.modules import KNOWN, MODULES, ROOT, SOURCES, Tests, tests_of
 from tests.mutants.operators import Mutant, mutant_of, places_in
 from tests.mutants.tally import Tally
+from tests.support.rotation import DAY
 
 TEST_S_MAX: Final = 600  # a break may make a loop endless: that is noticed, too
 
@@ -139,8 +140,9 @@ class Overlay:
 
     def _run(self, command: tuple[str, ...], timeout_s: float) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        # Whole tables judge, also in a run that takes a share of them.
         return subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, DAY: ""}, capture_output=True, text=True,
             timeout=timeout_s, check=False,
         )  # fmt: skip
 

@@ -1,8 +1,10 @@
 """Which seeds a run takes: others each day on which something was committed, so that fixed counts see more in time.
 
 The day is that of the newest commit, so a commit has the same seeds wherever and whenever it is tested. SIM_DAY says
-another one. Seeds that once failed are taken every day (REGRESSIONS). Of tables whose rows are alike a third is taken
-each day; with SOAK=1, as `make soak` sets it, all of them are.
+another one. Seeds that once failed are taken every day (REGRESSIONS).
+
+Of tables whose rows are alike a run of all takes a third each day, and says the day (tests/support/rotation.py).
+Without one all of them are taken, and with SOAK=1.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+from tests.support.rotation import day_of_run
 
 Row = TypeVar("Row")
 DAY_S = 86_400
@@ -33,6 +37,7 @@ def day() -> int:
 
 
 DAY = day()
+TODAY = None if os.environ.get("SOAK") else day_of_run()
 
 
 def of_today(seeds: Sequence[int], count: int, today: int = DAY) -> Sequence[int]:
@@ -41,8 +46,8 @@ def of_today(seeds: Sequence[int], count: int, today: int = DAY) -> Sequence[int
     return seeds[first : first + count]
 
 
-def share_of_today(rows: Iterable[Row], today: int = DAY) -> list[Row]:
-    """A third of a table, the next one each day, and of less than three rows one; all with SOAK=1."""
+def share_of_today(rows: Iterable[Row], today: int | None = TODAY) -> list[Row]:
+    """A third of a table, the next one each day, and of less than three rows one; without a day all."""
     table = list(rows)
     shares = min(SHARES, len(table))
-    return table if os.environ.get("SOAK") else table[today % shares :: shares]
+    return table if today is None else table[today % shares :: shares]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from tests.sim.directed_clusters import DIRECTED as DIRECTED_CLUSTERS
 from tests.sim.histories import CHANGES_FROM, FULL_FROM, Simulation
 from tests.support.patience import PATIENCE_S
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def test_each_day_has_its_seeds_and_all_have_their_day() -> None:
     seeds = range(100, 350)
@@ -28,15 +31,27 @@ def test_each_day_has_its_seeds_and_all_have_their_day() -> None:
     assert days.of_today([1, 2, 3, 4, 5], 2, 2) == [1, 2], "a day never has fewer than it should"
 
 
-def test_of_a_table_each_day_has_a_third_and_three_days_have_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SOAK", raising=False)
+def test_of_a_table_each_day_has_a_third_and_three_days_have_all() -> None:
     for count in range(1, 12):
         days_of = [days.share_of_today(range(count), today) for today in range(1000, 1003)]
         assert {row for rows in days_of for row in rows} == set(range(count))
         assert all(len(rows) in (count // 3, count // 3 + 1, 1) for rows in days_of)
         assert min(map(len, days_of)) > 0
-    monkeypatch.setenv("SOAK", "1")
-    assert days.share_of_today({"a": 1, "b": 2, "c": 3, "d": 4}) == ["a", "b", "c", "d"]
+    assert days.share_of_today({"a": 1, "b": 2, "c": 3, "d": 4}, None) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "taken"), [({}, "abcd"), ({"CHECKS_DAY": "1000"}, "b"), ({"CHECKS_DAY": "1000", "SOAK": "1"}, "abcd")]
+)
+def test_all_of_a_table_is_taken_but_by_a_run_that_says_its_day(setting: dict[str, str], taken: str) -> None:
+    """So a part that is called by its name is whole, and whatever runs tests by itself."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CHECKS_DAY", "SOAK", "SIM_DAY")}
+    program = "from tests.sim.days import share_of_today; print(*share_of_today('abcd'), sep='')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env={**kept, **setting}, capture_output=True, text=True, check=True,
+        timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.stdout == f"{taken}\n"
 
 
 def test_each_day_all_histories_that_are_made_for_bugs_are_good_without() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Self
 import pytest
 from mqbroker.wire.performatives import Attach, Source, Target
 
-from tests.sim.days import share_of_today
+from tests.sim.days import TODAY, share_of_today
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess, brokers_in
 from tests.support.flooder import SHAPES
@@ -116,7 +116,19 @@ def flooded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
 BY_MANY = ("begin, end", "durable messages, a link for every fifty", "open, close")
 
 
-@pytest.mark.parametrize("name", share_of_today([*FLOODS, *CONNECTIONS]))
+def taken(today: int | None = TODAY) -> list[str]:
+    """Of each kind a third each day, so that no day is without a flood by many."""
+    others = [name for name in (*FLOODS, *CONNECTIONS) if name not in BY_MANY]
+    return [*share_of_today(BY_MANY, today), *share_of_today(others, today)]
+
+
+def test_each_day_has_a_flood_by_many_and_three_days_have_all() -> None:
+    days = [taken(today) for today in range(3)]
+    assert all(set(BY_MANY) & set(names) for names in days)
+    assert sorted(name for names in days for name in names) == sorted([*FLOODS, *CONNECTIONS]) == sorted(taken(None))
+
+
+@pytest.mark.parametrize("name", taken())
 def test_a_bystander_is_answered_in_between(flooded: tuple[BrokerProcess, FloodProcess, float], name: str) -> None:
     broker, flooder, alone_ns = flooded
     before, shares = broker.rss_bytes(), {}

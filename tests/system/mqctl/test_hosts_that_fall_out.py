@@ -214,7 +214,7 @@ def provided(authority: Authority) -> dict[str, Any]:
 
 
 def test_who_is_lost_holds_up_nobody(site: Site, tmp_path: Path) -> None:
-    cuts = [*share_of_today(looks()), *of_today(LATER, 2)]
+    cuts = [*share_of_today(looks()), *share_of_today(LATER)]
     state = site.run({**at("line_cut_at", cuts), "fine": provided(Authority(tmp_path / "one"))}, **probes())
     # The last task of the playbook has come to it.
     assert state.hosts["fine"].state == "ok"

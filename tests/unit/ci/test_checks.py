@@ -207,6 +207,27 @@ def test_the_last_line_is_the_sum(checks: ModuleType) -> None:
     assert lines[-3].split() == ["all", "61.5", "11.2", "72.5", "11", "1"]
 
 
+def test_a_run_of_all_takes_the_share_of_its_day_and_says_so(
+    checks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without history, or where nobody wants a share, it is all of it; and a part by its name is always whole."""
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    assert checks.day() is None
+    assert checks.environment({}, is_whole=True)["CHECKS_DAY"] == ""
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.invalid", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "one")):
+        dated = {"GIT_COMMITTER_DATE": "@86400000 +0000", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        subprocess.run(["git", *words], cwd=tmp_path, env=dated, check=True, timeout=PATIENCE_S)
+    assert checks.environment({}, is_whole=True)["CHECKS_DAY"] == "1000"
+    assert checks.environment({"CHECKS_DAY": ""}, is_whole=True)["CHECKS_DAY"] == ""
+    assert "CHECKS_DAY" not in checks.environment({"CHECKS_DAY": "7"}, is_whole=False)
+    assert checks.share("") == ""
+    said = [checks.share(day) for day in ("1000", "1001")]
+    assert said[0] == "day 1000: a third of tables, long stories of even days; all of them: CHECKS_DAY= make test"
+    assert "stories of odd days" in said[1]
+    assert checks.table([checks.Outcome("lint", 2)], taken=said[0]).splitlines()[-2:] == [said[0], "2 passed, 0 failed"]
+
+
 def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
     extra = [part for part in checks.PARTS if part.is_extra]
     scenarios = ["molecule cluster3", "molecule chain", "molecule scale_down"]
