@@ -116,19 +116,23 @@ def flooded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
 BY_MANY = ("begin, end", "durable messages, a link for every fifty", "open, close")
 
 
-def taken(today: int | None = TODAY) -> list[str]:
+def share_of_floods(today: int | None = TODAY) -> list[str]:
     """Of each kind a third each day, so that no day is without a flood by many."""
     others = [name for name in (*FLOODS, *CONNECTIONS) if name not in BY_MANY]
     return [*share_of_today(BY_MANY, today), *share_of_today(others, today)]
 
 
 def test_each_day_has_a_flood_by_many_and_three_days_have_all() -> None:
-    days = [taken(today) for today in range(3)]
+    days = [share_of_floods(today) for today in range(3)]
     assert all(set(BY_MANY) & set(names) for names in days)
-    assert sorted(name for names in days for name in names) == sorted([*FLOODS, *CONNECTIONS]) == sorted(taken(None))
+    assert (
+        sorted(name for names in days for name in names)
+        == sorted([*FLOODS, *CONNECTIONS])
+        == sorted(share_of_floods(None))
+    )
 
 
-@pytest.mark.parametrize("name", taken())
+@pytest.mark.parametrize("name", share_of_floods())
 def test_a_bystander_is_answered_in_between(flooded: tuple[BrokerProcess, FloodProcess, float], name: str) -> None:
     broker, flooder, alone_ns = flooded
     before, shares = broker.rss_bytes(), {}

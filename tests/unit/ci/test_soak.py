@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +49,40 @@ def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
     count = len(soak.TURNS)
     turns = {turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(count))}
     assert tuple(turns) == soak.TURNS
-    assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1006"
-    assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
-    assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1005000"
-    assert turns["planted bugs"].again == "python -m tests.sim.search --seconds 100 --from 1012000"
-    assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1008"
-    assert soak.turn_of(len(soak.TURNS) + 6, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+    assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1007"
+    assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1008000"
+    assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1006000"
+    assert turns["planted bugs"].again == "python -m tests.sim.search --seconds 100 --from 1013000"
+    assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1009"
+    assert soak.turn_of(len(soak.TURNS) + 7, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+
+
+@pytest.mark.slow
+def test_a_turn_that_is_cut_off_says_so(
+    soak: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(soak, "LOGS", tmp_path)
+    monkeypatch.setattr(soak, "OVERTIME_S_MAX", 0.0)
+    assert soak.take(soak.Turn("long", (sys.executable, "-c", "import time; time.sleep(600)")), 1.0)
+    assert "s: cut off as the time is over" in capsys.readouterr().out
+
+
+def test_the_tables_are_all_of_which_a_run_takes_a_share(soak: ModuleType) -> None:
+    found = set[str]()
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        if "share_of_today" not in (text := file.read_text()) or file.name == "test_search.py":
+            continue
+        for one in ast.parse(text).body:
+            names = {each.id for each in ast.walk(one) if isinstance(each, ast.Name)}
+            if (
+                isinstance(one, ast.FunctionDef)
+                and one.name.startswith("test_")
+                and names & {"share_of_today", "share_of_floods"}
+            ):
+                found.add(f"{file.relative_to(ROOT)}::{one.name}")
+    own = "tests/system/broker/test_floods.py::test_each_day_has_a_flood_by_many_and_three_days_have_all"
+    assert found - {own} == set(soak.TABLES)
+    assert len(found) > 20
 
 
 def test_counts_below_zero_are_refused() -> None:
