@@ -1,7 +1,8 @@
 """What is imported late is imported whole when it is alone, which tests that fork a process with all imports don't see.
 
 One fresh process forks off one for each: it has imported nothing of ours but what all have to begin with; libraries
-that a first fork needed for all of them are there, as most of what an import takes is theirs.
+that a first fork needed for all of them are there, as most of what an import takes is theirs, and so is what of Python
+itself those import.
 """
 
 from __future__ import annotations

@@ -6,12 +6,15 @@
 on the first line of standard input; without `pause_s` producers wait as long as those of any load. It says `begun` when
 the backlog is there and clients are connected. With the next line it sends no more, waits until everything has come,
 reads the backlog where `read_from` leads, and says as JSON what was violated and counted, and the last events.
+Where standard input ends before that, whoever started it is gone: it goes too, whatever it is at.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -23,6 +26,21 @@ from tests.support.cluster_load import PAUSE_S, Load
 from tests.support.patience import PATIENCE_S, wait_until
 
 BATCH = 1000
+LEFT_ALONE = 9  # exit code
+
+
+class Ears(threading.Thread):
+    """Hears from whom it was started, also while it is at something."""
+
+    def __init__(self) -> None:
+        super().__init__(name="ears", daemon=True)
+        self.is_told_to_stop = threading.Event()
+
+    def run(self) -> None:
+        # The file itself: an interpreter that ends cannot take a buffer from who waits for it.
+        while os.read(0, 64):
+            self.is_told_to_stop.set()
+        os._exit(LEFT_ALONE)
 
 
 def fill(uri: str, queue: str, count: int) -> None:
@@ -53,6 +71,8 @@ def read(uri: str, queue: str, count: int) -> list[str]:
 
 def main() -> None:
     said: dict[str, Any] = json.loads(sys.stdin.readline())
+    ears = Ears()
+    ears.start()
     backlog = said["backlog"]
     fill(backlog["uri"], backlog["queue"], backlog["count"])
     load = Load(said["queue"], said["producers"], said["consumers"], said.get("pause_s", PAUSE_S))
@@ -61,7 +81,7 @@ def main() -> None:
         # A rollout looks who would not be served, and asks for a consumer at another node where one is not there yet.
         wait_until(lambda: load.consuming == set(load.consumers), "each consumer is let in")
         print("begun", flush=True)
-        sys.stdin.readline()
+        ears.is_told_to_stop.wait()
         load.stop_sending(PATIENCE_S)
         deadline_s = time.monotonic() + PATIENCE_S
         while len(load.history.received) < load.accepted.total() and time.monotonic() < deadline_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -43,8 +44,12 @@ class Traffic:
             command, cwd=ROOT, env=site.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
-        self._tell(json.dumps(said))
-        assert self._hear() == "begun"
+        try:
+            self._tell(json.dumps(said))
+            assert self._hear() == "begun"
+        except BaseException:
+            self.end()
+            raise
 
     def _tell(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -63,10 +68,10 @@ class Traffic:
         return found
 
     def end(self) -> None:
-        """Whatever it is at: the clients too, which what they were started by would leave to go on for good."""
-        if self.process.poll() is None:
+        """Whatever it is at: the clients too, also where what they were started by has ended before them."""
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        self.process.wait()
 
 
 def addresses(site: Site) -> dict[str, str]:

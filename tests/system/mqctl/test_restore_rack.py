@@ -136,8 +136,10 @@ def test_a_node_that_lost_its_data_has_what_its_backup_had_and_the_cluster_goes_
         nothing_violated(traffic.verdict())
     with traffic_of(site, clients(site, "third", ("mq3", "mq1"), ("mq2", "mq1"))) as traffic:
         nothing_violated(traffic.verdict())  # what is new of mq3 is taken for new
+    # Nobody reads there any more: what was on its way when the backup was made, and is sent again, is known there. How
+    # much that is depends on the moment; tests/sim/test_old_copies.py puts back copies of many moments.
     found = counts(site, "first")
-    assert {name: found.get(name, 0) for name in ("mq1", "mq2")} == {"mq1": 0, "mq2": 0}, "nothing old came twice"
+    assert {name: found.get(name, 0) for name in ("mq1", "mq2")} == {"mq1": 0, "mq2": 0}, "none of it came again"
 
 
 def test_the_playbooks_do_the_same(site: Site) -> None:

@@ -42,8 +42,8 @@ def test_each_day_has_its_own(tmp_path: Path, today: str, taken: list[str]) -> N
     assert "skipped" not in done.stdout
 
 
-def test_what_is_told_on_one_day_has_another_half_on_the_next() -> None:
-    """So that no day has both, which take longest."""
+def test_days_of_both_kinds_have_stories_of_their_own() -> None:
+    """So that no day has all of them, which take longest."""
     marked = {
         str(file.relative_to(ROOT)): re.findall(r"every_other_day\((.)\)", file.read_text())
         for folder in ("tests/system", "molecule")
