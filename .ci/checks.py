@@ -191,10 +191,8 @@ def main(arguments: Sequence[str]) -> int:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
         outcomes = together(in_lanes(parts) if is_whole or arguments == ["check"] else [parts], environ, wish)
-    taken = share(environ.get(DAY, ""))
-    print(
-        table((outcomes[part.name] for part in parts), time.monotonic() - started_s, machine_busy_s() - busy_s, taken)
-    )
+    took_s, taken = time.monotonic() - started_s, share(environ.get(DAY, ""))
+    print(table((outcomes[part.name] for part in parts), took_s, machine_busy_s() - busy_s, taken))
     return 1 if any(one.failed for one in outcomes.values()) else 0
 
 
@@ -221,11 +219,8 @@ def beside(command: Command, environ: Mapping[str, str]) -> Iterator[None]:
 
 def together(lanes: Sequence[Sequence[Part]], environ: Mapping[str, str], wish: Wish) -> dict[str, Outcome]:
     """Run the parts of each lane in their order, and lanes beside each other; an outcome of each part, by its name."""
-    outcomes = {
-        part.name: Outcome(part.name, failed=1, complaints=[f"{part.name}: not begun"])
-        for lane in lanes
-        for part in lane
-    }
+    all_of = [part for lane in lanes for part in lane]
+    outcomes = {one.name: Outcome(one.name, failed=1, complaints=[f"{one.name}: not begun"]) for one in all_of}
 
     def work(lane: Sequence[Part]) -> None:
         for part in lane:
@@ -254,11 +249,8 @@ def run_aside(part: Part, environ: Mapping[str, str], wish: Wish) -> Outcome:
     with PRINTING, log.open("rb") as said:
         shutil.copyfileobj(said, sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        result = (
-            f"{outcome.passed} passed, {outcome.failed} failed, "
-            f"{outcome.took_s:.0f} s, {outcome.computed_s:.0f} CPU seconds"
-        )
-        print(f"== {part.name}: ended, {result}", flush=True)
+        took = f"{outcome.took_s:.0f} s, {outcome.computed_s:.0f} CPU seconds"
+        print(f"== {part.name}: ended, {outcome.passed} passed, {outcome.failed} failed, {took}", flush=True)
     return outcome
 
 
@@ -269,18 +261,15 @@ def chosen(names: Sequence[str]) -> list[Part]:
         return [part for part in PARTS if (part.is_fast if names[0] == "check" else not part.is_extra)]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise ValueError(
-            f"{unknown[0] if unknown else 'nothing'} is no part; there are: check, test, {', '.join(known)}"
-        )
+        wrong = unknown[0] if unknown else "nothing"
+        raise ValueError(f"{wrong} is no part; there are: check, test, {', '.join(known)}")
     return [known[name] for name in names]
 
 
 def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]:
     """The tools of the environment first, so that what they call finds the others. More examples of properties where
-    time allows, and others each day, as the simulation has other seeds.
-
-    A run of all says its day, by which a third of tables is taken and half of the long stories. Without history all
-    are, and where the day is said to be nothing (`CHECKS_DAY= make test`). A part that is called by its name is whole.
+    time allows, and others each day, as the simulation has other seeds. A run of all says its day, by which it takes
+    its share; all without history, and where somebody says none (`CHECKS_DAY= make test`); parts by name are whole.
 
     What is compiled is kept, because the checks start hundreds of processes, and kept outside the source tree, because
     what is packed there is packed as it is.
@@ -310,19 +299,13 @@ def day() -> int | None:
 
 
 def share(today: str) -> str:
-    """What a run of that day leaves to others, for the end of what it says; nothing where it takes all."""
-    if not today:
-        return ""
-    stories = "odd" if int(today) % 2 else "even"
-    return f"day {today}: a third of tables, long stories of {stories} days; all of them: {DAY}= make test"
+    """What a run of that day takes of what is not taken each day, to be said at its end; nothing where it takes all."""
+    stories = "odd" if int(today or 0) % 2 else "even"
+    return f"day {today}: a third of tables, long stories of {stories} days; all: {DAY}= make test" if today else ""
 
 
 def run(
-    part: Part,
-    environ: Mapping[str, str],
-    wish: Wish | None = None,
-    sink: IO[bytes] | None = None,
-    nice: int = 0,
+    part: Part, environ: Mapping[str, str], wish: Wish | None = None, sink: IO[bytes] | None = None, nice: int = 0
 ) -> Outcome:
     """Run every command of the part, which says what it says into `sink` or to our own output."""
     outcome, wish, to = Outcome(part.name), wish or Wish(), sink or sys.stdout.buffer
@@ -395,14 +378,9 @@ def execute(
         raise Interrupted
     try:
         process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+            command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
     except OSError as fault:
         return f"{shown(command[:1])}: {fault.strerror}", 0
     assert process.stdout is not None

@@ -338,6 +338,7 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
     traffic = Traffic(stage.site, told(stage, cell))
     try:
         code = _struck(stage, cell)
+        assert code or not cell.fault.ends_command, "it was done before the fault came: " + "".join(stage.said)
         _until_done(stage, command, code)
         stage.converged()
         command.has_done(stage)
@@ -408,7 +409,6 @@ def _struck(stage: Stage, cell: Cell) -> int:
                 os.killpg(process.pid, signal.SIGKILL)
         ears.join(PATIENCE_S)
     stage.note(COMMANDS[step.command].words, code, began_s)
-    assert code or not cell.fault.ends_command, "it was done before the fault came: " + "".join(stage.said)
     return code
 
 

@@ -223,7 +223,7 @@ def test_a_run_of_all_takes_the_share_of_its_day_and_says_so(
     assert "CHECKS_DAY" not in checks.environment({"CHECKS_DAY": "7"}, is_whole=False)
     assert checks.share("") == ""
     said = [checks.share(day) for day in ("1000", "1001")]
-    assert said[0] == "day 1000: a third of tables, long stories of even days; all of them: CHECKS_DAY= make test"
+    assert said[0] == "day 1000: a third of tables, long stories of even days; all: CHECKS_DAY= make test"
     assert "stories of odd days" in said[1]
     assert checks.table([checks.Outcome("lint", 2)], taken=said[0]).splitlines()[-2:] == [said[0], "2 passed, 0 failed"]
 
