@@ -37,7 +37,7 @@ STATES = {"active": "running", "activating": "starting", "reloading": "running",
 
 def look(world: World, node: Node, timeout_s: int) -> dict[str, Any]:
     """What one node says of itself; where it does not, what systemd says of it."""
-    unit = _unit(world, node, timeout_s) if node.access is not None else ""
+    unit = unit_of(world, node, timeout_s) if node.access is not None else ""
     if unit and STATES.get(unit) not in {"running", "starting"}:
         state = "absent" if unit == "absent" else "failed" if unit == "failed" else "stopped"
         return {"state": state, "unit": unit, "note": _advice(node, state)}
@@ -52,7 +52,7 @@ def look(world: World, node: Node, timeout_s: int) -> dict[str, Any]:
     return {"state": "running", "unit": unit, **described(answer)}
 
 
-def _unit(world: World, node: Node, timeout_s: int) -> str:
+def unit_of(world: World, node: Node, timeout_s: int) -> str:
     """ActiveState of the unit, or `absent` where there is none."""
     assert node.access is not None
     command = ["systemctl", "show", f"mqbroker@{node.instance}.service", "--property=LoadState,ActiveState"]

@@ -81,11 +81,30 @@ def test_who_drains_already_goes_on_to_the_node_that_is_named(world: World) -> N
         drain_command.run(world, options(to="nosuch"))
     with pytest.raises(UsageError, match="no terminal to ask on"):
         drain_command.run(world, options(to="mq1", yes=False))
-    assert "scale-down" not in done("asked")
+    assert done("asked").count("scale-down") == 1, "a dry run"
     assert drain_command.run(world, options(to="mq1")) == Exit.DONE
-    assert done("asked").count("scale-down") == 1
+    assert done("asked").count("scale-down") == 3
     assert drain_command.run(world, options(to="mq1")) == Exit.DONE
-    assert done("asked").count("scale-down") == 1, "which goes there by now"
+    assert done("asked").count("scale-down") == 3, "which goes there by now"
+    assert "hinders" not in said(world), "nor does it that nothing leads to the node before"
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_what_hinders_there_keeps_it_from_going_on_to_another_node(world: World, *, is_forced: bool) -> None:
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq2", node_id="id-mq2", moved=1)})
+    says("mq3", **{"scale-down": drain(queues=[{"queue": "orders", "address": "orders", "left": 9, "bytes": 90}])})
+    rows = {"address-full-policy": "BLOCK", "max-size-messages": 4, "max-size-bytes": -1}
+    says("mq1", **{"address-settings-show": {
+        "settings": [{"setting": name, "value": value} for name, value in rows.items()]
+    }})  # fmt: skip
+    if is_forced:
+        assert drain_command.run(world, options(to="mq1", force=True)) == Exit.DONE
+    else:
+        with pytest.raises(CommandError, match="it goes on to mq2, and nothing was changed") as raised:
+            drain_command.run(world, options(to="mq1"))
+        assert "9 messages come, and it has room for 4" in raised.value.what
+    assert done("asked").count("scale-down") == (2 if is_forced else 1)
+    assert "hinders: address orders of mq1" in said(world)
 
 
 def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
@@ -95,6 +114,26 @@ def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
         drain_command.run(world, options())
     assert "mqctl drain mq3 --move --to OTHER, or mqctl undrain mq3" in raised.value.attempt
     assert noted(world) == {}
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_who_goes_on_with_what_has_failed_gives_the_hosts_back(world: World, leaving: Leaver, *, move: bool) -> None:
+    """The brokers try it again whoever holds them; what is said to do next has to be possible."""
+    operation.begin(world, leaving.cluster, "mqctl drain mq3")
+    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "failed"})})
+    with pytest.raises(CommandError, match="not all of it can move") as raised:
+        drain_command.run(world, options(move=move, resume=True))
+    assert "mqctl drain mq3 --resume --move --to OTHER, or mqctl undrain mq3" in raised.value.attempt
+    assert noted(world) == {"mq1": (2, False), "mq3": (2, False)}
+
+
+@pytest.mark.usefixtures("one_of_two")
+def test_where_a_part_moves_the_way_out_goes_on_in_its_place(world: World, leaving: Leaver) -> None:
+    operation.begin(world, leaving.cluster, "mqctl drain mq3")
+    says("mq3", silent=[], **{"scale-down-show": drain(state="ends", node="mq1")})
+    with pytest.raises(CommandError, match="is just taking back a drain") as raised:
+        drain_command.run(world, keeping(resume=True))
+    assert raised.value.attempt == "mqctl drain mq3 --resume --move, or mqctl undrain mq3"
 
 
 @pytest.mark.parametrize("is_forced", [False, True])

@@ -473,9 +473,20 @@ def test_who_goes_on_may_name_another_node_from_now_on(world: World, leaving: Le
     plan = scale_down._agreed(world, replace(options, yes=True), leaving)
     assert plan is not None
     assert (plan.is_turned, [one.name for one in plan.targets.values()]) == (True, ["mq1"])
-    assert "scale-down" not in done("asked")
+    assert done("asked").count("scale-down") == 2, "dry runs"
     beginning.begin(world, leaving, plan, HeldCluster({}, []))
-    assert done("asked")[-1] == "scale-down"
+    assert done("asked").count("scale-down") == 3
+
+
+def test_what_hinders_there_keeps_a_scale_down_from_going_on_to_another_node(world: World, leaving: Leaver) -> None:
+    made("default")
+    says("mq3", status={"node_id": "id-mq3", "held_bytes": 1 << 60})
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq2", node_id="id-mq2")})
+    options = scale_down.Options(hosts=["mq3"], resume=True, to="mq1", yes=True)
+    with pytest.raises(CommandError, match=r"bytes free on its disk.*; it goes on to mq2, and nothing was changed"):
+        scale_down._agreed(world, options, leaving)
+    by_force = replace(leaving, is_forced=True)
+    assert scale_down._agreed(world, replace(options, force=True), by_force) is not None
 
 
 def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:

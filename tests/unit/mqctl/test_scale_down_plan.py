@@ -164,3 +164,11 @@ def test_consumers_that_are_not_where_messages_go_are_told_of() -> None:
     assert [(row["queue"], row["messages"], row["to"]) for row in rows_of(plan)] == [
         ("none", 3, "mq1"), ("alone", 2, "mq1"), ("both", 1, "mq1"),
     ]  # fmt: skip
+
+
+def test_whether_the_node_before_is_there_hinders_nobody_who_turns_from_it() -> None:
+    silent = NodeLook(Node("mq2", "default"), fault="mq2: no route to host")
+    source = look("mq3", topology={"links": [link("mq1"), link("mq2", "lost")]})
+    for before in (silent, look("mq2")):
+        assert len(plan_of([source], [look("mq1"), before], "mq1").overruled) == 1
+        assert plan_of([source], [look("mq1"), before], "mq1", ["mq2", node_id_of("mq2")]).overruled == []

@@ -16,7 +16,7 @@ from mqctl import operation
 from mqctl.commands import drain as drain_command
 from mqctl.commands import scale_down
 from mqctl.commands import undrain as undrain_command
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, Unreachable, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.remote import operation as noting
@@ -134,15 +134,93 @@ def test_all_are_taken_back_under_one_operation(
     assert held(world) == set()
 
 
-def test_one_that_does_not_answer_and_has_not_left_has_none_taken_back(world: World, cluster: InventoryCluster) -> None:
+def is_lost(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It is powered off: no command gets there."""
+    plain = HostShell.run_plain
+
+    def run_plain(self: HostShell, command: str, stdin: bytes, timeout_s: float) -> Any:
+        if self.name == name:
+            raise Unreachable(name, "No route to host")
+        return plain(self, command, stdin, timeout_s)
+
+    monkeypatch.setattr(HostShell, "run_plain", run_plain)
+
+
+@pytest.mark.parametrize("how", ["stopped", "lost", "hangs"])
+def test_one_that_does_not_answer_keeps_the_cluster_and_the_others_serve_again(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     hold(world, cluster, PARTY)
     says("mq2", silent=["default"])
-    (HostShell.root / "mq2" / "unit").write_text("inactive\n")
+    if how == "stopped":
+        (HostShell.root / "mq2" / "unit").write_text("inactive\n")
+    elif how == "lost":
+        is_lost(monkeypatch, "mq2")
     drains("mq3")
-    with pytest.raises(CommandError, match="the connection broke"):
+    assert cancel(world, "mq2", "mq3") == Exit.DEGRADED
+    assert "scale-down-cancel" in done("asked", "mq3")
+    assert held(world) == {PARTY if how == "lost" else f"{PARTY} --cancel", f"{PARTY} --cancel"}
+    assert "mq2 does not answer and is not taken back, so the cluster stays held" in said(world)
+    assert "mqctl operation release now and mqctl scale-down mq2 --cancel then" in said(world)
+    says("mq2", silent=[])
+    if how != "lost":
+        (HostShell.root / "mq2" / "unit").write_text("active\n")
+        assert cancel(world, "mq2", "mq3") == Exit.DONE
+        assert held(world) == set()
+
+
+def test_one_whose_unit_has_failed_has_left_where_its_receipt_is_there(world: World, cluster: InventoryCluster) -> None:
+    hold(world, cluster, PARTY)
+    has_left(world, "mq2", is_removed=False)
+    (HostShell.root / "mq2" / "unit").write_text("failed\n")
+    drains("mq3")
+    assert cancel(world, "mq2", "mq3") == Exit.DEGRADED
+    assert "mq2 was drained and stopped before" in said(world)
+    assert held(world) == set()
+
+
+def test_one_that_is_out_of_the_inventory_is_named_and_the_others_serve_again(
+    world: World, cluster: InventoryCluster, tmp_path: Path
+) -> None:
+    hold(world, cluster, PARTY)
+    (tmp_path / "inventory.yml").write_text(local_inventory("mq1", "mq3"))
+    drains("mq3")
+    assert cancel(world, "mq2", "mq3") == Exit.DONE
+    assert "mq2 is out of the inventory, and is not taken back" in said(world)
+    assert "scale-down-cancel" in done("asked", "mq3")
+    with pytest.raises(UsageError, match="mq2 is not a host of cluster main"):
         cancel(world, "mq2", "mq3")
+
+
+def test_a_broker_that_is_just_being_stopped_keeps_its_receipt(world: World, cluster: InventoryCluster) -> None:
+    """Its machine was lost while systemd stopped it: it answers for as long as that takes."""
+    host = Host("mq3", "main", VARIABLES, {})
+    hold(world, cluster, "mqctl scale-down mq3")
+    kept = document(host="mq3", node_ids=["id-mq3"])
+    archive.put_receipt(world, host, kept["archive"], kept)
+    drains("mq3", "moved")
+    (HostShell.root / "mq3" / "unit").write_text("deactivating\n")
+    with pytest.raises(CommandError, match="mq3: is just being stopped; nothing was taken back, and the cluster stays"):
+        cancel(world, "mq3")
     assert "scale-down-cancel" not in done("asked", "mq3")
-    assert held(world) == {PARTY}
+    assert archive.kept_receipt(world, host) is not None
+    says("mq3", silent=["default"])
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    with pytest.raises(CommandError, match="mq3: drained and stopped already") as raised:
+        cancel(world, "mq3")
+    assert raised.value.attempt == "mqctl scale-down mq3 --resume"
+    assert held(world) == set(), "so that this goes on"
+
+
+def test_what_is_stopped_and_has_no_receipt_is_started_first(world: World, cluster: InventoryCluster) -> None:
+    hold(world, cluster, "mqctl scale-down mq3 --cancel")
+    says("mq3", silent=["default"])
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    with pytest.raises(CommandError, match="it is stopped, and there is no receipt of a drain of it") as raised:
+        cancel(world, "mq3")
+    assert raised.value.attempt == (
+        "mqctl operation release, mqctl rollout, which starts it, and the same command again"
+    )
 
 
 def test_who_has_left_is_not_taken_back_alone(world: World, cluster: InventoryCluster) -> None:

@@ -86,7 +86,7 @@ def run(world: World, options: Options) -> int:
             require_free(world, cluster)
         found = answering(world, look_at(world, leaver.nodes), leaver.command)
         moves = options.move or all(one.state in LEAVES for one in found)
-        plan = _agreed(world, options, leaver, found) if moves else None
+        plan = _agreed(world, options, leaver, found, scope) if moves else None
         kept = [] if moves else _agreed_to_keep(world, options, leaver, found)
     with holding(world, cluster, leaver.command, is_resumed=options.resume, scope=scope) as operation:
         begin(world, leaver, plan, operation)
@@ -98,12 +98,18 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE if len(nodes) == len(leaver.nodes) else Exit.DEGRADED
 
 
+def _again(options: Options, leaver: Leaver) -> str:
+    """The command that comes next: in the place of a run that may hold the hosts where this one was to."""
+    return leaver.again if options.resume else leaver.command
+
+
 def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> list[NodeLook]:
     """The nodes that are to let no client in; none where all do so already."""
     for one in found:
         if one.state not in (SERVES, CORDONED):
             what = "moves its messages" if one.state in LEAVES else "is just taking back a drain"
-            raise CommandError(f"{one.name} {what}; nothing was changed", f"{leaver.command} --move, or mqctl undrain")
+            ways = f"{_again(options, leaver)} --move, or {leaver.back}"
+            raise CommandError(f"{one.name} {what}; nothing was changed", ways)
     nodes = [one for one in found if one.state == SERVES]
     if not nodes:
         world.note(f"{leaver.host.name} is drained already, and keeps its messages")
@@ -124,10 +130,12 @@ def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[
     return nodes
 
 
-def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> DrainPlan | None:
+def _agreed(
+    world: World, options: Options, leaver: Leaver, found: list[NodeLook], scope: OperationScope
+) -> DrainPlan | None:
     """What is to move; None where all of it does already, to the node that is meant."""
     if all(one.state in LEAVES for one in found):
-        return _goes_on(world, options, leaver, found)
+        return _goes_on(world, options, leaver, found, scope)
     archive.require_own(world, leaver.host)
     plan = plan_of(found, look_at(world, leaver.others), options.to)
     hindered = hindrances(world, leaver, plan)
@@ -143,20 +151,26 @@ def _agreed(world: World, options: Options, leaver: Leaver, found: list[NodeLook
     return plan
 
 
-def _goes_on(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> DrainPlan | None:
+def _goes_on(
+    world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook], scope: OperationScope
+) -> DrainPlan | None:
     """What goes on to another node, which --to names; None where it is that already. Brokers try what has failed again
-    by themselves, so that is a refusal with what hinders, or is followed."""
+    by themselves, so that is a refusal with what hinders, or is followed; who goes on in the place of a run that held
+    the hosts gives them back before."""
     plan = turned(world, leaver, found, options.to)
     if plan is not None:
         agree_to_turn(world, leaver, plan, is_sure=options.yes)
         return plan
     failed = [one for one in found if one.state == FAILED]
     if failed and not options.wait:
+        if options.resume:
+            with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope):
+                pass
         why = "; ".join(f"{one.name}: {text}" for one in failed for text in told(one.drain.get("hindrances", ())))
         raise CommandError(
             f"{leaver.host.name} drains already, and not all of it can move: {why or 'it does not say why'}; the "
             "brokers try it again and again",
-            f"put that right, {leaver.command} --move --to OTHER, or {leaver.back}",
+            f"put that right, {_again(options, leaver)} --move --to OTHER, or {leaver.back}",
         )
     world.note(f"{leaver.host.name} drains already")
     return None

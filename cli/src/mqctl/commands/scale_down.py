@@ -14,6 +14,7 @@ from mqctl import confirm, node_state
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
+from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.operation import OperationScope, holding, is_held_by, numbers, require_free
 from mqctl.output import Column, Format, Rows, counted, write
@@ -107,12 +108,13 @@ def run(world: World, options: Options) -> int:
     and certificates of the others follow by the next `mqctl rollout`.
 
     Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well, or
-    taken back and one of several hosts has left, 4 if the time was up first.
+    taken back and one of several hosts has left or does not answer, 4 if the time was up first.
     """
     _require_one_way(options)
     with untouched(world):
         cluster = checked(world, options)
-        leavers = leavers_of(cluster, options.hosts, is_forced=options.force)
+        out = _out(world, cluster, options) if options.cancel else []
+        leavers = leavers_of(cluster, options.hosts, is_forced=options.force, out=out)
     if options.show:
         return _show(world, options, leavers)
     if options.cancel:
@@ -137,6 +139,19 @@ def run(world: World, options: Options) -> int:
                 ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
         operation.stays = False
     return _tell(world, options, leavers, ended)
+
+
+def _out(world: World, cluster: InventoryCluster, options: Options) -> list[str]:
+    """Hosts that the inventory has no more, where it is this scale-down that is taken back: they are told of."""
+    out = [one for one in options.hosts if one not in {each.name for each in cluster.hosts}]
+    command = f"mqctl scale-down {' '.join(options.hosts)}"
+    if len(out) in (0, len(options.hosts)):
+        return []
+    if not any(is_held_by(world, cluster, what) for what in (command, f"{command} --cancel")):
+        return []
+    for name in out:
+        world.note(f"{name} is out of the inventory, and is not taken back")
+    return out
 
 
 @contextlib.contextmanager

@@ -81,19 +81,35 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
 
 def turned(world: World, leaver: Leaver, found: Sequence[NodeLook], to: str) -> DrainPlan | None:
     """What goes on to another node, where `to` names one, and is shown; None where that takes the messages already.
-    What the one before has stays there, and what it may have without an answer waits for it."""
+    What the one before has stays there, and what it may have without an answer waits for it. What the brokers said is
+    in the way, and whom nobody serves, was asked when it began: the host has let no client in since."""
     others = look_at(world, leaver.others)
     meant = {each.node_id for each in others if to in (each.name, f"{each.node.host}/{each.node.instance}")}
     if not to or all(one.drain.get("node_id") in meant for one in found):
         return None
-    plan = plan_of(found, look_at(world, leaver.heirs), to)
+    before = {str(one.drain.get(name)) for one in found for name in ("node_id", "node")}
+    plan = plan_of(found, look_at(world, leaver.heirs), to, before)
     plan.is_turned = True
+    rows: dict[str, Any] = {}
+
+    def ask(session: AdminClient, node: Node) -> None:
+        answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
+        rows[node.name] = answer.get("queues", ())
+
+    each(world, [one.node for one in plan.leaving], ask)
+    plan.overruled += lacking(world, plan, rows)
     show_plan(world, plan, ())
     return plan
 
 
 def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: bool) -> None:
-    """Go on to the node of the plan after a question."""
+    """Go on to the node of the plan after a question. Raises CommandError where something hinders, but by force."""
+    if plan.overruled and not leaver.is_forced:
+        raise CommandError(
+            f"{counted(len(plan.overruled), 'thing')} would not move or not safely: {'; '.join(plan.overruled)}; it "
+            f"goes on to {', '.join(targets_of(plan.leaving))}, and nothing was changed",
+            "put that right, another --to, or --force",
+        )
     before = ", ".join(targets_of(plan.leaving))
     to = ", ".join(sorted({one.name for one in plan.targets.values()}))
     question = (

@@ -6,7 +6,7 @@ Each step can be done again. Where a run ends in the middle, the next one finds 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -82,16 +82,19 @@ class Leaver:
         return f"{self.command} --resume{' --force' if self.is_forced else ''}"
 
 
-def leavers_of(cluster: InventoryCluster, names: Sequence[str], *, is_forced: bool) -> list[Leaver]:
-    """Those that leave one after the other. Raises UsageError where one is none of the cluster, or named twice."""
+def leavers_of(
+    cluster: InventoryCluster, names: Sequence[str], *, is_forced: bool, out: Collection[str] = ()
+) -> list[Leaver]:
+    """Those that leave one after the other. `out`: names that the inventory has no more. Raises UsageError where
+    another one is none of the cluster, or named twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"{', '.join(twice)} is named twice")
-    hosts = [cluster.host(name) for name in names]
+    hosts = [cluster.host(name) for name in names if name not in out]
     party = tuple(names) if len(names) > 1 else ()
     found = []
-    for number, host in enumerate(hosts):
-        rest = tuple(one for one in cluster.hosts if one.name not in names[:number])
+    for host in hosts:
+        rest = tuple(one for one in cluster.hosts if one.name not in names[: names.index(host.name)])
         found.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
     return found
 

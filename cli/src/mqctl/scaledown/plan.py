@@ -6,7 +6,7 @@ nobody who could take the messages it cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,8 +39,12 @@ class DrainPlan:
     is_turned: bool = False  # they drain already, and go on to other nodes from now on
 
 
-def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str = "") -> DrainPlan:
+def plan_of(
+    leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str = "", turns_from: Collection[str] = ()
+) -> DrainPlan:
     """The plan for nodes that leave together. `to`: the node that is to take the messages; empty: the best one.
+    `turns_from`: ids and names of nodes that are to take them no more: whether these answer and are linked hinders
+    nothing.
 
     Raises CommandError where nobody can take them.
     """
@@ -59,7 +63,8 @@ def plan_of(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str 
                 f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
             )
         plan.targets[one.name] = target_of(one, survivors, to)
-    plan.overruled += [*_links(leaving, survivors), *_room(plan)]
+    linked = [one for one in survivors if not {one.node_id, one.name} & {*turns_from}]
+    plan.overruled += [*_links(leaving, linked), *_room(plan)]
     plan.warnings += _memory(plan)
     plan.warnings += [text for one in leaving for text in _unread(one, plan)]
     return plan

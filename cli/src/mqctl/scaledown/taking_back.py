@@ -6,15 +6,16 @@ held by it is led to its end, and not into draining once more. Source: docs/adr/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mqctl import confirm, node_state
 from mqctl.admin import AdminClient
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import Node
-from mqctl.operation import OperationScope, holding, is_held_by, numbers
+from mqctl.operation import HeldCluster, OperationScope, holding, is_held_by, numbers
 from mqctl.scaledown import archive
 from mqctl.scaledown.beginning import answering, require_answers, targets_of
 from mqctl.scaledown.drain import ENDED, DrainFollower, each
@@ -22,7 +23,10 @@ from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import CORDONED, RESTS, NodeLook, look_at
 from mqctl.world import World
 
-LOOK_S = 15
+LOOK_S: Final = 15
+GONE, STOPPED = "gone", "stopped"
+ENDED_UNITS: Final = {"absent", "inactive", "failed"}
+STOPS: Final = "deactivating"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,9 @@ class TakeBack:
 
 def take_back(world: World, leavers: Sequence[Leaver], how: TakeBack) -> Exit:
     """Have the hosts serve again what they still have; what has moved stays where it is. Of several hosts those that
-    have left stay away, and the others are taken back together. A cordon is taken back by `undrain` alone, which also
-    has those serve again that answer where others do not: nothing is held for them."""
+    have left stay away, and the others are taken back together: where one of these does not answer the cluster stays
+    held for it. A cordon is taken back by `undrain` alone, which also has those serve again that answer where others
+    do not: nothing is held for them."""
     first = leavers[0]
     scope = OperationScope(seen=numbers(world, first.cluster), instead_of=(first.command,))
     found = {leaver.host.name: look_at(world, leaver.nodes) for leaver in leavers}
@@ -47,33 +52,60 @@ def take_back(world: World, leavers: Sequence[Leaver], how: TakeBack) -> Exit:
         heard = answering(world, found[first.host.name], first.back)
         _serve_again(world, leavers, how, heard, scope)
         return Exit.DONE if len(heard) == len(found[first.host.name]) else Exit.DEGRADED
-    gone = [one for one in leavers if any(look.fault for look in found[one.host.name]) and _is_gone(world, one)]
-    rest = [one for one in leavers if one not in gone]
-    if not rest:
-        names = ", ".join(one.host.name for one in gone)
-        raise CommandError(f"{names}: drained and stopped already, so nothing is left to be taken back", first.again)
-    here = [look for one in rest for look in found[one.host.name]]
-    require_answers(here)
-    _serve_again(world, leavers, how, here, scope)
+    silent = [one for one in leavers if any(look.fault for look in found[one.host.name])]
+    states = {one.host.name: _state_of(world, one) for one in silent}
+    gone = [one for one in silent if states[one.host.name] == GONE]
+    rest = [look for one in leavers if one not in gone for look in found[one.host.name]]
+    if len(silent) == len(leavers):
+        _refuse(world, gone, [one for one in rest if one.fault], states, scope)
+    _serve_again(world, leavers, how, rest, scope)
     for one in gone:
         name = one.host.name
         world.note(
             f"{name} was drained and stopped before, and is not taken back: mqctl scale-down {name} --resume does what "
             "is left of that, and takes it out of the inventory with --write"
         )
-    return Exit.DEGRADED if gone else Exit.DONE
+    return Exit.DEGRADED if silent else Exit.DONE
 
 
-def _is_gone(world: World, leaver: Leaver) -> bool:
-    """Whether its brokers are stopped and drained to their end, whether they are removed by now or not."""
-    states = {node_state.look(world, node, LOOK_S)["state"] for node in leaver.nodes}
-    return states <= {"absent", "stopped"} and archive.kept_receipt(world, leaver.host) is not None
+def _state_of(world: World, leaver: Leaver) -> str:
+    """Of a host of which a node says nothing: GONE where its brokers are stopped and drained to their end, whether they
+    are removed by now or not; STOPPED where they are without a receipt of that; else empty, as where it is lost."""
+    try:
+        units = {node_state.look(world, node, LOOK_S).get("unit") for node in leaver.nodes}
+        if not units <= ENDED_UNITS:
+            return ""
+        return GONE if archive.kept_receipt(world, leaver.host) is not None else STOPPED
+    except CommandError:
+        return ""
+
+
+def _refuse(
+    world: World, gone: Sequence[Leaver], lost: Sequence[NodeLook], states: Mapping[str, str], scope: OperationScope
+) -> None:
+    """What is said where no host answers. Raises CommandError. Where all have left nothing is to be taken back, so
+    nothing stays held for that."""
+    if not lost:
+        first = gone[0]
+        if is_held_by(world, first.cluster, first.back):
+            with holding(world, first.cluster, first.back, is_resumed=True, scope=scope):
+                pass
+        names = ", ".join(one.host.name for one in gone)
+        raise CommandError(f"{names}: drained and stopped already, so nothing is left to be taken back", first.again)
+    if all(states[one.node.host] == STOPPED for one in lost):
+        faults = "; ".join(f"{one.fault}; it is stopped, and there is no receipt of a drain of it" for one in lost)
+        ways = "mqctl operation release, mqctl rollout, which starts it, and the same command again"
+        raise CommandError(faults, ways)
+    require_answers(lost)
 
 
 def _serve_again(
     world: World, leavers: Sequence[Leaver], how: TakeBack, found: Sequence[NodeLook], scope: OperationScope
 ) -> None:
-    """`found`: of the nodes that are still there; what is held is the cluster as it was before the first one left."""
+    """`found`: of the nodes that have not left; what is held is the cluster as it was before the first one did, and it
+    stays so for hosts of which one has a fault."""
+    lost = list(dict.fromkeys(one.node.host for one in found if one.fault))
+    found = [one for one in found if one.node.host not in lost]
     first, names = leavers[0], list(dict.fromkeys(one.node.host for one in found))
     hosts = " and ".join(names)
     cordoned = {one.name for one in found if one.state == CORDONED} if first.verb == "drain" else set()
@@ -83,8 +115,8 @@ def _serve_again(
         world.note(f"{hosts} {'does' if len(names) == 1 else 'do'} not drain: nothing is to be taken back")
         # By a run that was killed before it had asked a broker, or when all was taken back.
         if any(is_held_by(world, first.cluster, what) for what in (first.command, first.back)):
-            with holding(world, first.cluster, first.back, is_resumed=True, scope=scope):
-                pass
+            with holding(world, first.cluster, first.back, is_resumed=True, scope=scope) as operation:
+                operation.stays = _stays_for(world, first, lost)
         return
 
     def ask(session: AdminClient, node: Node) -> None:
@@ -98,15 +130,40 @@ def _serve_again(
     with holding(world, first.cluster, first.back, is_resumed=True, scope=scope) as operation:
         # Of a drain nothing is held either while the brokers are at it.
         operation.stays = first.verb != "drain"
+        _require_none_stops(world, first, [one for one in nodes if one.host in moving], operation)
         for leaver in leavers:
             if leaver.host.name in moving:
                 archive.void_receipts(world, leaver.host)
         each(world, nodes, ask)
         if how.is_waited_for:
             _follow(world, first, nodes, how)
-        operation.stays = False
+        operation.stays = _stays_for(world, first, lost)
     told = f"; what has moved is at {targets}" if moving else ""
     world.note(f"{hosts} {'serves' if len(names) == 1 else 'serve'} again{told}")
+
+
+def _stays_for(world: World, first: Leaver, lost: Sequence[str]) -> bool:
+    """Whether the cluster stays held for hosts that do not answer; that is told."""
+    verb = "does not answer and is not taken back" if len(lost) == 1 else "do not answer and are not taken back"
+    if lost:
+        world.note(
+            f"{' and '.join(lost)} {verb}, so the cluster stays held: {first.back} once more when that is over, or "
+            f"mqctl operation release now and mqctl scale-down {' '.join(lost)} --cancel then"
+        )
+    return bool(lost)
+
+
+def _require_none_stops(world: World, first: Leaver, nodes: Sequence[Node], operation: HeldCluster) -> None:
+    """Who takes over may come while systemd stops a broker at the end of its drain, for a quarter of an hour: it
+    answers then as ever, and without its receipt nobody would know later that it had left nothing. Raises
+    CommandError."""
+    ends = [one.name for one in nodes if node_state.unit_of(world, one, LOOK_S) in (*ENDED_UNITS, STOPS)]
+    if ends:
+        stays = f", and the cluster stays held by {first.back}" if operation.stays else ""
+        raise CommandError(
+            f"{', '.join(ends)}: is just being stopped; nothing was taken back{stays}",
+            "the same command again when that is over; it says then what is left to do",
+        )
 
 
 def _require_agreed(world: World, question: str, targets: str, leaver: Leaver, how: TakeBack) -> None:
