@@ -46,7 +46,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "No other operation has come to the host": (
         {"__broker_kept": {"refusal": "operation 8 is under way"}},
-        "operation 8 is under way; the broker runs on with what it had",
+        "operation 8 is under way; the broker stays as it was",
     ),
     "Nobody has gone on with this removal or given it up": (
         {"__uninstall_kept": {"refusal": "operation 8 is under way"}, "__uninstall_stopped": {"changed": True}},
@@ -74,7 +74,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "No other operation is on these hosts": (
         {"__mq_lock": {"refusal": ""}, "__mq_held": ["mq1", "mq2"]},
-        "another operation is on mq1, mq2; nothing was changed on any host",
+        "mq1, mq2 cannot be taken, for the reason said there; nothing was changed on any host",
     ),
     "No other operation has come in the place of this one": (
         {"__mq_kept": {"refusal": "operation 8 is under way"}},
@@ -109,6 +109,14 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "would delete with all messages: a: address new; b: queue n; nothing was changed on any host",
     ),
     "The host that leaves is named": ({}, "mq_scale_down has to name a host of the inventory"),
+    "No host of its cluster is left out": (
+        {"__mq_left_out": ["mq1", "mq2"], "mq_scale_down": "mq3"},
+        "--limit leaves out mq1, mq2, and all hosts of the cluster have to be there when mq3 leaves; nothing was",
+    ),
+    "All of its cluster are held": (
+        {"__mq_unheld": ["mq1", "mq2"], "mq_scale_down": "mq3"},
+        "mq1, mq2: not reached, so nobody could ask whether they wait for an answer of mq3; it is not asked to drain",
+    ),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
     "All that stay can be asked": (
         {"__mq_unasked": ["mq1", "mq2"], "mq_scale_down": "mq3"},

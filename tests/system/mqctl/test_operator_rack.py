@@ -166,7 +166,7 @@ def test_a_plain_playbook_is_an_operation_of_its_own(site: Site) -> None:
     assert refused.returncode != 0
     said = " ".join(refused.stdout.split())
     assert "operation 200 (mqctl rollout, bob from laptop" in said, refused.stdout
-    assert "another operation is on mq2; nothing was changed on any host" in said, refused.stdout
+    assert "mq2 cannot be taken, for the reason said there; nothing was changed on any host" in said, refused.stdout
     # What could be taken was given back.
     assert [noted(host) for host in HOSTS] == ["", "bob"]
     # It goes on with what another run of it began, and not with what is mqctl's.
