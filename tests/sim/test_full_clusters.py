@@ -6,13 +6,15 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.admin.moves import Purge
+from mqbroker.core.address.address import Address
 from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Segment
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 
 EXPIRED_TWICE = 45  # what was at two nodes
-SEEDS = (*range(16), EXPIRED_TWICE)  # each of FEATURES alone, and draws of them
+DELETED_UNDER_SENDERS = 271100828  # where another node has a queue of that name, and nothing goes there
+SEEDS = (*range(16), EXPIRED_TWICE, DELETED_UNDER_SENDERS)  # each of FEATURES alone, and draws of them
 PURGED_BY = 92  # the search begins there
 BUG_SEEDS_MAX = 60
 
@@ -42,6 +44,12 @@ def test_a_purge_that_takes_too_much_is_found() -> None:
     seeds = [seed for seed in (PURGED_BY, *range(BUG_SEEDS_MAX)) if ADMIN in features_of(seed)]
     with patch.object(Purge, "wants", _wants_all):
         assert any(FullClusters(seed).run().violations for seed in seeds)
+
+
+def test_messages_for_a_queue_that_is_gone_are_missed() -> None:
+    with patch.object(Address, "has_way", property(lambda self: not self.is_empty)):
+        found = FullClusters(DELETED_UNDER_SENDERS).run().violations
+    assert any(each.startswith("lost: 48 ") for each in found)
 
 
 def test_what_expires_at_two_nodes_is_found() -> None:

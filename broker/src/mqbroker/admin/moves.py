@@ -159,7 +159,7 @@ class Move(Purge):
     def resolve(self) -> Address:
         """The target as it is now. Raises Refused."""
         address = self.store.target_for(self.target, BROKER)
-        if address.is_empty:
+        if not address.has_way:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
         if self.queue in address.queues:
             name = self.queue.kind.name

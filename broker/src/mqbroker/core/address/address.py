@@ -141,8 +141,26 @@ class Address:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is bound here, neither of this node nor of others."""
-        return not (self.anycast or self.multicast or self.cluster_bindings or self.forwarding)
+        """Whether nothing is bound here, neither of this node nor of others, and nothing waits here for those."""
+        return self.is_unbound and not self.forwarding
+
+    @property
+    def is_unbound(self) -> bool:
+        """Whether nobody has a queue here, neither this node nor another."""
+        return not (self.anycast or self.multicast or self.cluster_bindings)
+
+    @property
+    def has_way(self) -> bool:
+        """Whether a queue gets what is sent here: one of this node, or one of another node that messages go to."""
+        if self.anycast or self.multicast:
+            return True
+        elsewhere = self.cluster_bindings
+        return elsewhere is not None and (elsewhere.takes(MULTICAST) or elsewhere.takes(ANYCAST))
+
+    @property
+    def goes_elsewhere(self) -> bool:
+        """Whether messages that are shared out go to other nodes alone."""
+        return not self.anycast and self.cluster_bindings is not None and self.cluster_bindings.takes(ANYCAST)
 
     @property
     def is_shared(self) -> bool:

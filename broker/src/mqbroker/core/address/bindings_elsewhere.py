@@ -28,6 +28,10 @@ class BindingsElsewhere(ABC):
         """Whether there is one of this routing type."""
 
     @abstractmethod
+    def takes(self, routing: str) -> bool:
+        """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
+
+    @abstractmethod
     def looks_at_each(self, queues: list[Queue]) -> bool:
         """Whether messages go one by one where these queues are here."""
 

@@ -68,5 +68,5 @@ class Creation:
             self._auto_delete.vacated(address)
         else:
             self._records.check(name, MULTICAST)
-            address.is_topic = address.is_topic or address.is_empty
+            address.is_topic = address.is_topic or address.is_unbound
         return address

@@ -85,12 +85,11 @@ def target_at(store: AddressStore, target: str, actor: Actor | None, routing: st
     if routing == MULTICAST:
         return store.make_address(address, actor)
     whole = store.addresses.get(address)
-    is_elsewhere = whole is not None and whole.is_shared and not whole.anycast
-    if whole is not None and is_elsewhere and address.startswith(TEMPORARY_PREFIX):
+    if whole is not None and whole.goes_elsewhere and address.startswith(TEMPORARY_PREFIX):
         return whole  # a reply: nobody would ever use, or end, a queue of that name here
     try:
         return store.address_for(address, actor, anycast=routing == ANYCAST)
     except Refused:
-        if whole is None or not is_elsewhere:
-            raise
+        if whole is None or not whole.goes_elsewhere:
+            raise  # also where another node has it and gets nothing that is sent here
         return whole

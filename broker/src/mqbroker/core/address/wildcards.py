@@ -124,7 +124,7 @@ class Wildcards:
 
 def reached(address: Address, origin: Origin) -> tuple[Address, ...]:
     """The addresses with wildcards that get copies of what comes to this one from there."""
-    return () if origin.moved_from else tuple(each for each in address.wildcards if not each.is_empty)
+    return () if origin.moved_from else tuple(each for each in address.wildcards if each.has_way)
 
 
 def _may_match(name: str) -> bool:

@@ -92,12 +92,17 @@ class ClusterQueue:
         """Who may have it at all: the queue that is here, then those that can be reached and
         stay, then the others."""
         local: list[ClusterQueueMember] = [queue] if queue is not None and passes(queue, view) else []
-        open_to: list[Remote] = [
-            each
-            for each in self.remotes
-            if (each.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST) and passes(each.binding, view)
-        ]
+        open_to = [each for each in self.remotes if self._is_open(each) and passes(each.binding, view)]
         return [*local, *sorted(open_to, key=lambda each: (not each.binding.is_connected, bool(each.binding.heir)))]
+
+    def _is_open(self, remote: Remote) -> bool:
+        """Whether messages go there that are sent here."""
+        return remote.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages that are sent here go elsewhere at all."""
+        return any(map(self._is_open, self.remotes))
 
     def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
@@ -129,6 +134,10 @@ class ClusterBindings(BindingsElsewhere):
     def has(self, routing: str) -> bool:
         """Whether there is a binding of this routing type."""
         return any(each == routing for each, _ in self._groups)
+
+    def takes(self, routing: str) -> bool:
+        """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
+        return any(group.routing == routing and group.is_open for group in self._groups.values())
 
     def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere of a queue that is here."""

@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 class AddressEnd:
     """See the module's docstring."""
 
-    __slots__ = ("_origin", "_store", "address", "is_withdrawn")
+    __slots__ = ("_origin", "_routing", "_store", "address", "is_withdrawn")
 
     fixed_credit = 0
     request_size_max = 0
     checks_forms = True
     takes_posts = True
 
-    def __init__(self, peer: Peer, address: Address) -> None:
+    def __init__(self, peer: Peer, address: Address, routing: str = "") -> None:
+        """`routing`: what the sender wants of a new one; where that is empty the address decides."""
+        self._routing: Final = routing
         self._store: Final[Store] = peer.broker.store
         self._origin: Final = peer.origin
         self.address = address
@@ -57,7 +59,7 @@ class AddressEnd:
         if store.memory.is_full and not store.takes_when_full(address):
             refuse_run(peer, event, store.memory.why_full)
             return
-        if self.is_withdrawn or (address.is_empty and not address.is_topic):
+        if self.is_withdrawn or (not address.has_way and not address.is_topic):
             if not self._bind_again(peer, event):
                 return
             address = self.address
@@ -89,7 +91,7 @@ class AddressEnd:
                 return False
             LOOK.has_touched = True
             self.is_withdrawn = False
-            if not self.address.is_empty or self.address.is_topic:
+            if self.address.has_way or self.address.is_topic:
                 return True
         return self._find(peer, event.link)
 
@@ -97,7 +99,7 @@ class AddressEnd:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         store = self._store
         try:
-            address = store.target_for(self.address.target, peer.actor)
+            address = store.target_for(self.address.target, peer.actor, self._routing)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
@@ -113,7 +115,7 @@ class AddressEnd:
     def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
         """All go to the address."""
         address = self.address
-        if address.is_empty and not address.is_topic and not self.is_withdrawn and isinstance(event, Incoming):
+        if not address.has_way and not address.is_topic and not self.is_withdrawn and isinstance(event, Incoming):
             self._find(peer, event.link)  # its queues were deleted: only what is there can own a group
         return [(self._store.addresses.get(address.target, self.address), 0, event.run.count)]
 

@@ -105,17 +105,18 @@ class LocalSessions:
         runs = [single(payload) for payload in payloads]
         why: str | None = ""
         if broker.gate is not None:
-            why = broker.gate.refusal(target, runs, lambda said: self._decided(request_id, target, runs, said))
+            why = broker.gate.refusal(target, runs, lambda said: self._decided(request_id, address, runs, said))
         if why is not None:
-            self._decided(request_id, target, runs, why)
+            self._decided(request_id, address, runs, why)
 
-    def _decided(self, request_id: int, target: Address, runs: list[Run], why: str) -> None:
-        """It is known where groups go. `why`: it is not, and nothing is taken."""
+    def _decided(self, request_id: int, address: str, runs: list[Run], why: str) -> None:
+        """It is known where groups go. `why`: it is not, and nothing is taken. Queues may have been deleted since it
+        was asked for."""
         if why:
             self._broker.reply_error(request_id, "amqp:resource-limit-exceeded", why)
             return
         try:
-            self._publish(request_id, target, runs)
+            self._publish(request_id, self._broker.store.target_for(address, BROKER), runs)
         except Refused as refused:
             self._broker.reply_error(request_id, refused.condition, refused.description)
 

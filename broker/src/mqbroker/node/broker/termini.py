@@ -118,8 +118,9 @@ class Termini:
         store.permit(actor, SEND, address)
         self._check_stays(address)
         check_is_here(self._broker, address, str(answer.address))
-        bound = store.target_for(str(target.address), actor, _routing(target))
-        return MadeEnd(AddressEnd(peer, bound), answer)
+        routing = _routing(target)
+        bound = store.target_for(str(target.address), actor, routing)
+        return MadeEnd(AddressEnd(peer, bound, routing), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,204 @@
+"""A queue is deleted while senders are attached: what they send is in a queue again, or they are told; it is never
+accepted and gone. The node where it was deleted may know the queue of another node to which nothing goes from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.amqp import events as told
+from mqbroker.core.address.auto_delete import IDLE_MS_MIN
+from mqbroker.node.values import inputs as given
+from mqbroker.wire.performatives import Accepted, Attach, Source, Target
+from mqbroker.wire.types import Symbol
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import Consumer, Producer
+from tests.unit.node.cluster.test_forwards import pair, waiting
+from tests.unit.node.cluster.test_grouping import Site
+
+MODES = ("OFF", "OFF_WITH_REDISTRIBUTION", "ON_DEMAND", "STRICT")
+NO_QUEUES = {"address_settings": {"#": {"auto_create_queues": False}}}
+
+
+def sender_at_a(mode: str, **changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode, Producer]:
+    """Both nodes have the queue, and somebody sends at a."""
+    cluster, a, b = pair(message_load_balancing=mode, **changes)
+    for node in (a, b):
+        node.admin("queue-create", name="orders")
+    cluster.run()
+    producer = Producer(a)
+    producer.publish(b"before")
+    cluster.run()
+    return cluster, a, b, producer
+
+
+def held(*nodes: ClusterNode) -> int:
+    """Messages that are somewhere, also those on their way."""
+    return sum(queue.message_count for node in nodes for queue in node.broker.store.queues.values())
+
+
+def error_of(producer: Producer) -> str:
+    """Why its link was ended."""
+    (error,) = [event.error for event in producer.talker.events if isinstance(event, told.Detached)]
+    assert error is not None
+    return str(error.condition)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_sent_after_a_deletion_is_in_a_queue(mode: str) -> None:
+    cluster, a, b, producer = sender_at_a(mode)
+    before = held(a, b) - a.broker.store.queues["orders"].message_count
+    a.admin("queue-delete", name="orders", force=True)
+    for number in range(6):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert producer.outcomes == [Accepted()] * 7
+    assert held(a, b) - before == 6
+    assert a.broker.store.unrouted_total == 0
+    here = 6 if mode.startswith("OFF") else 0
+    assert ("orders" in a.broker.store.queues, waiting(a, "b")) == (here > 0, 0)
+
+
+def test_a_queue_that_nobody_used_for_a_while_ends_and_its_sender_makes_it_again() -> None:
+    cluster, a, b = pair(message_load_balancing="OFF")
+    producer = Producer(a)
+    b.admin("queue-create", name="orders")
+    Consumer(a).link.detach()
+    cluster.run()
+    cluster.wait(IDLE_MS_MIN + 1_000)
+    assert "orders" not in a.broker.store.queues
+    producer.publish(b"late")
+    cluster.run()
+    assert a.broker.store.queues["orders"].message_count == 1
+    assert b.broker.store.queues["orders"].message_count == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_may_make_no_queue_is_told_where_nothing_goes_elsewhere(mode: str) -> None:
+    cluster, a, b, producer = sender_at_a(mode, options=NO_QUEUES)
+    before = held(a, b) - a.broker.store.queues["orders"].message_count
+    a.admin("queue-delete", name="orders", force=True)
+    producer.publish(b"after")
+    cluster.run()
+    if mode.startswith("OFF"):
+        assert error_of(producer) == "amqp:not-found"
+        assert held(a, b) == before
+        assert error_of(Producer(a, "later")) == "amqp:not-found"
+        assert a.admin("send", address="orders", messages=[{"body": "x"}])["condition"] == "amqp:not-found"
+    else:
+        assert producer.outcomes == [Accepted()] * 2
+        assert held(a, b) == before + 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_waits_for_a_queue_that_is_gone_is_no_way(mode: str) -> None:
+    """A store-and-forward queue holds messages of the address, and nobody has a queue there any more."""
+    cluster, a, b = pair(message_load_balancing=mode)
+    b.admin("queue-create", name="kept", address="orders", routing_type="multicast")
+    a.admin("queue-create", name="orders", address="orders")
+    cluster.run()
+    producer = Producer(a)
+    cluster.hold_up("a", "b")
+    producer.publish(b"before")
+    a.broker.store.remotes.connection("cluster").remove(
+        a.broker.store.remotes.by_name["kept" + node_id_of("b")].binding
+    )
+    assert waiting(a, "b") == 1
+    a.admin("queue-delete", name="orders", force=True)
+    producer.publish(b"after")
+    assert a.broker.store.queues["orders"].message_count == 1
+    assert producer.outcomes == [Accepted()] * 2
+    cluster.let_through("a", "b")
+
+
+def test_what_waits_for_a_node_that_stops_in_order_is_no_way() -> None:
+    """Its shared queues are forgotten then, but not what it has not taken."""
+    full = {"options": {"address_settings": {"#": {"max_size_messages": 2, "address_full_policy": "BLOCK"}}}}
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"], **full)
+    cluster.run()
+    cluster.wait(600)
+    for node in (a, b):
+        node.admin("queue-create", name="orders")
+    Consumer(b, credit=0)
+    cluster.run()
+    producer = Producer(a)
+    a.admin("queue-delete", name="orders", force=True)
+    for number in range(10):
+        producer.publish(b"%d" % number)
+        cluster.run()
+    assert 0 < waiting(a, "b") < 10
+    b.give(given.Stop())
+    cluster.run()
+    assert not b.is_up
+    assert waiting(a, "b")
+    producer.publish(b"after")
+    cluster.run()
+    assert producer.outcomes == [Accepted()] * 11
+    assert a.broker.store.queues["orders"].message_count == 1
+
+
+def test_a_sender_of_a_topic_makes_no_queue_when_the_last_subscription_elsewhere_is_gone() -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="kept", address="news", routing_type="multicast")
+    cluster.run()
+    talker = a.connect("publisher")
+    assert talker.session is not None
+    link = talker.session.attach_sender(
+        Attach(name="p", handle=0, role=False, source=Source(), initial_delivery_count=0,
+               target=Target(address="news", capabilities=(Symbol("topic"),)))
+    )  # fmt: skip
+    a.run()
+    assert link.is_attached
+    producer = Producer.__new__(Producer)
+    producer.stage, producer.talker, producer.link = a, talker, link
+    b.admin("queue-delete", name="kept", force=True)
+    cluster.run()
+    producer.publish(b"nobody is there")
+    assert producer.outcomes == [Accepted()]
+    assert not any(each.kind.address == "news" for each in a.broker.store.queues.values())
+
+
+def test_a_reply_to_a_temporary_queue_of_another_node_is_refused_where_nothing_goes_there() -> None:
+    cluster, a, b = pair(message_load_balancing="OFF")
+    asking = Consumer(b, "asking", None, source={"dynamic": True})
+    cluster.run()
+    (attached,) = [event.attach for event in asking.talker.events if isinstance(event, told.Attached)]
+    assert attached.source is not None
+    answering = Producer(a, "answering", str(attached.source.address))
+    assert error_of(answering) == "amqp:not-found"
+
+
+def test_what_waits_for_wildcards_elsewhere_makes_no_message_unrouted() -> None:
+    letters = {"send_to_dla_on_no_route": True, "dead_letter_address": "dead"}
+    cluster, a, b = pair(options={"address_settings": {"#": letters}})
+    b.admin("queue-create", name="kept", address="news.#", routing_type="multicast")
+    a.admin("queue-create", name="news.a")
+    cluster.run()
+    producer = Producer(a, address="news.a")
+    cluster.hold_up("a", "b")
+    producer.publish(b"before")
+    a.broker.store.remotes.connection("cluster").remove(
+        a.broker.store.remotes.by_name["kept" + node_id_of("b")].binding
+    )
+    producer.publish(b"after")
+    assert (waiting(a, "b"), a.broker.store.queues["news.a"].message_count) == (1, 2)
+    assert (a.broker.store.unrouted_total, "dead" in a.broker.store.queues) == (0, False)
+    cluster.let_through("a", "b")
+
+
+def test_what_an_administrator_sends_waits_for_its_group_and_finds_the_queue_that_was_made_meanwhile() -> None:
+    site = Site()
+    a, b = site["a"], site["b"]
+    b.admin("queue-create", name="orders")
+    site.cluster.run()
+    site.cluster.hold_up("a", "b")
+    request = b.ask("send", address="orders", messages=[{"body": "m", "properties": {"group_id": "g"}}])
+    assert request not in b.replies
+    b.admin("queue-delete", name="orders", force=True)
+    b.admin("queue-create", name="orders")
+    site.cluster.let_through("a", "b")
+    site.cluster.run()
+    assert b.replies[request].result == {"accepted": 1}
+    assert held(a, b) == 1
