@@ -9,7 +9,7 @@ from mqbroker.admin.metrics import of_node
 from mqbroker.core.address.dead_letters import HOLD_MS
 from mqbroker.node.cluster.abandoned import TAKEN_MAX
 from mqbroker.node.values import inputs as given
-from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.performatives import Accepted, Rejected
 from mqbroker.wire.sections import Header
 from mqbroker.wire.types import Described, Symbol
 
@@ -543,3 +543,23 @@ def test_dead_letters_go_to_the_node_that_alone_has_their_queue() -> None:
         consumer.settle(number, Rejected())
     cluster.wait(100)
     assert [queue.message_count for queue in (a.broker.store.queues["orders"], b.broker.store.queues["dead"])] == [0, 2]
+
+
+def test_a_link_that_nobody_needs_as_it_is_asked_for_is_asked_for_again_where_somebody_does() -> None:
+    """The other node has lost its queue while this one was away, and has one of that name later."""
+    cluster, a, b = pair()
+    Consumer(b, credit=10)
+    cluster.run()
+    Producer(a).publish(b"before")
+    cluster.run()
+    a.crash()
+    b.admin("queue-delete", name="orders", force=True)
+    a.start()
+    cluster.wait(600)
+    assert (a.state("b"), waiting(a, "b")) == ("up", 0)
+    consumer = Consumer(b, "later", credit=10)
+    cluster.run()
+    producer = Producer(a, "again")
+    producer.publish(b"after")
+    cluster.run()
+    assert (producer.outcomes, consumer.bodies, waiting(a, "b")) == ([Accepted()], [b"after"], 0)

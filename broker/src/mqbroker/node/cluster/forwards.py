@@ -106,8 +106,9 @@ class Forwards:
         """Its link is gone, and what was on it is back in its queue."""
         queue, broker = consumer.queue, self.broker
         condition, description = ("", "") if error is None else (str(error.condition), error.description or "")
+        was_let_go = self.consumers.get(queue) is not consumer
         LOOK.has_touched = True
-        if self.consumers.get(queue) is consumer:
+        if not was_let_go:
             del self.consumers[queue]
             self._look(queue)
         broker.store.remotes.drains.look(queue)
@@ -124,6 +125,18 @@ class Forwards:
             self._route_again(queue, consumer.link)
         elif condition:
             self._refused(queue, f"{condition}: {description[:200]}")
+        elif was_let_go:
+            self._look_again(queue)
+
+    def _look_again(self, queue: Queue) -> None:
+        """A link was let go before it was answered, as nobody needed it. The queue could not go before that; where
+        somebody needs it by now it has a link."""
+        kind, remotes = queue.kind, self.broker.store.remotes
+        if kind.is_draining or queue.part_of is not None or kind.forwards_to != self.bridge.node_id:
+            return
+        remotes.tidy([queue])
+        if not queue.is_deleted:
+            self.attach(queue)
 
     def _come_back(self, queue: Queue) -> bool:
         """A queue that was handed on was refused, by a node which has taken none of it: it waits for its owner again.
