@@ -197,7 +197,7 @@ def test_both_nodes_may_die_half_way() -> None:
         node.start()
         cluster.run()
         cluster.wait(200)
-        assert b.broker.store.remotes.leaving == {node_id_of("a"): node_id_of("b")}
+        assert b.broker.store.remotes.awaited.leaving == {node_id_of("a"): node_id_of("b")}
     assert moved(a, cluster)["receipt"]["balances"]
     assert subscribe(b, credit=500).bodies == bodies(200)
 

@@ -198,8 +198,11 @@ class Announcer:
                 subscriber.change(text)
 
     def queue_added(self, queue: str, address: str, routing: str, selector: str, **traits: bool) -> None:
-        """This node has a queue, without consumers yet. `traits`: `volatile` and `exclusive` of BindingAdded."""
-        self._add(BindingAdded(queue, address, routing, selector, self._node_id, 0, **traits), "", {})
+        """This node has a queue, without consumers yet, or has it on other terms, with those that it had. `traits`:
+        `volatile` and `exclusive` of BindingAdded."""
+        added = BindingAdded(queue, address, routing, selector, self._node_id, 0, **traits)
+        known = self.told.get(added.cluster_name)
+        self._add(added, "", {} if known is None else dict(known.consumers))
 
     def queue_removed(self, queue: str) -> None:
         """It has it no more."""

@@ -132,6 +132,10 @@ class AddressStore(ABC):
         """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
 
     @abstractmethod
+    def kind_changed(self, queue: Queue, before: QueueKind) -> None:
+        """A queue is of another kind than `before`, with the same name and place: who hears of queues hears that."""
+
+    @abstractmethod
     def watch(self, queue: Queue) -> None:
         """See to it that the queue is looked at when something in it is due."""
 

@@ -126,6 +126,7 @@ class DeployedAddresses:
             queue.alone.look()
         if queue.journal_id:
             store.journal.declare(queue.journal_id, kind.encoded())
+        store.kind_changed(queue, before)
         store.changed(queue)
 
     def _kind(self, address: str, routing: str, options: QueueOptions) -> QueueKind:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.address_records import told_of
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.cluster.awaited_queues import AwaitedQueues
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote, bindings_at
 from mqbroker.core.cluster.cordon import Cordon
 from mqbroker.core.cluster.drains import Drains
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
 PREFIX: Final = INTERNAL_PREFIX + "sf."
 IDS_RESERVED: Final = 1 << 20
-LOCKED: Final = "amqp:resource-locked"
 
 
 class ForwardingRoute(NamedTuple):
@@ -83,12 +82,13 @@ class Remotes:
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self.given_up: dict[str, None] = {}  # nodes beyond a neighbour that do not come back, while something waits
         self.refused_by: dict[tuple[int, str], None] = {}  # queues that were handed on in vain, by their id and to whom
-        self.leaving: dict[str, str] = {}  # by node: the one that gets all that it has; itself: it is cordoned
-        self.wholly_here: dict[
-            str, None
-        ] = {}  # queues of nodes that leave of which all is here, by their names in the cluster
+        self.awaited = AwaitedQueues(store.node_id, store, self._binding, lambda node_id: self.is_heard(node_id))
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
+
+    def _binding(self, name: str) -> RemoteBinding | None:
+        remote = self.by_name.get(name)
+        return None if remote is None else remote.binding
 
     def _observe(self, scale_down: ScaleDown, is_on: bool) -> None:
         store = self._store
@@ -135,30 +135,6 @@ class Remotes:
         if queue is None or queue.kind.is_internal:
             return None
         return queue if cluster_name_of(queue.kind.name, node_id) == name else None
-
-    def moves_here(self, name: str, node_id: str, *, has_come: bool) -> None:
-        """A queue of that node drains to its namesake here, `name` in the cluster; `has_come`: all of it is here."""
-        there = cluster_name_of(name.removesuffix(self._store.node_id), node_id)
-        LOOK.has_touched = True
-        if has_come:
-            self.wholly_here[there] = None
-        else:
-            self.wholly_here.pop(there, None)
-
-    def check_has_come(self, name: str) -> None:
-        """Raises Refused where a subscription or exclusive queue of this name is another node's that leaves everything
-        to this one, and that is linked and has not handed it over: who subscribed here now would not have what waits
-        there, and who consumes alone would have what came later before it."""
-        for node_id, heir in self.leaving.items():
-            remote = self.by_name.get(cluster_name_of(name, node_id))
-            is_linked = remote is not None and (remote.binding.is_connected or self.is_heard(node_id))
-            if remote is None or not is_linked or remote.binding.is_volatile:  # such a one never drains
-                continue
-            is_subscription = remote.binding.routing == MULTICAST
-            is_awaited = is_subscription or remote.binding.is_exclusive
-            if is_awaited and heir == self._store.node_id and remote.binding.cluster_name not in self.wholly_here:
-                what = "subscription" if is_subscription else "exclusive queue"
-                raise Refused(LOCKED, f"{what} {name!r} is not here yet: node {node_id} hands it over; try again")
 
     def queues_of(self, target: str, connection: str = "") -> list[Queue]:
         """Store-and-forward queues for a node."""
@@ -423,6 +399,7 @@ class Forwarding:
             each.remote_removed(binding)
         self._look(binding)
         if binding.is_deleted:
+            self._remotes.awaited.deleted(binding.cluster_name)
             self._remotes.deleted(binding.cluster_name)
         self._remotes.tidy(address.forwarding)
         if address.is_empty:
@@ -447,10 +424,7 @@ class Forwarding:
         """A node leaves everything to that one, or (empty) stays, or is gone."""
         remotes = self._remotes
         LOOK.has_touched = True
-        if heir:
-            remotes.leaving[node_id] = heir
-        elif remotes.leaving.pop(node_id, ""):
-            remotes.wholly_here = {name: None for name in remotes.wholly_here if not name.endswith(node_id)}
+        remotes.awaited.leaves_to(node_id, heir)
         for binding in self.bindings():
             if binding.node_id == node_id and binding.heir != heir:
                 LOOK.has_touched = True

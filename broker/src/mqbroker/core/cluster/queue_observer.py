@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.remote_binding import RemoteBinding
+    from mqbroker.core.queue.kinds import QueueKind
     from mqbroker.core.queue.queue import Consumer, Queue
 
 
@@ -17,6 +18,9 @@ class QueueObserver:
 
     def queue_added(self, queue: Queue) -> None:
         """It is bound to its address; also when recovery found it."""
+
+    def queue_changed(self, queue: Queue, before: QueueKind) -> None:
+        """Its kind was `before`, with the same name and place."""
 
     def queue_removed(self, queue: Queue) -> None:
         """It is bound to none from now on. What it held leaves piece by piece; a crash may come before that is told."""

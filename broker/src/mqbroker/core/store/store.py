@@ -436,6 +436,12 @@ class Store(PagingStore):
         if queue.release(self.at.wall_ms):
             self.changed(queue)
 
+    def kind_changed(self, queue: Queue, before: QueueKind) -> None:
+        """A queue is of another kind than `before`, with the same name and place: who hears of queues hears that."""
+        if not queue.kind.is_internal:
+            for each in self.queue_observers:
+                each.queue_changed(queue, before)
+
     def changed(self, queue: Queue) -> None:
         """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
         LOOK.has_touched = True

@@ -17,6 +17,7 @@ from mqbroker.base.notice import Level
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
 from mqbroker.core.address.permissions import BROKER, BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.address.qualified import queue_at
+from mqbroker.core.cluster.cluster_bindings import bindings_at
 from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.node.amqp.address_end import AddressEnd
@@ -182,7 +183,7 @@ class Termini:
             store.permit(actor, permission, address)
             check_is_here(self._broker, address, named)
             filters = _filters(source)
-            self._check_has_come(queue_name, is_browser=is_browser)
+            self._check_may_consume([queue_name], is_browser=is_browser)
             queue = queue_at(store, address, queue_name, actor, _routing(source))
             return Terms(queue, filters, is_browser)
         named_queue = store.queues.get(address)
@@ -203,13 +204,13 @@ class Termini:
         store.permit(actor, permission, place, address)
         check_is_here(self._broker, place, named)
         filters = _filters(source)
-        self._check_has_come(_name_at(store, address), is_browser=is_browser)
+        self._check_may_consume(_names_at(store, address), is_browser=is_browser)
         return Terms(store.queue_for(address, actor), filters, is_browser)
 
-    def _check_has_come(self, name: str, *, is_browser: bool) -> None:
-        """Raises Refused where what is in an exclusive queue of this name is still on its way here."""
+    def _check_may_consume(self, names: list[str], *, is_browser: bool) -> None:
+        """Raises Refused where what is in an exclusive queue of one of these names is still on its way here."""
         if not is_browser:
-            self._broker.store.remotes.check_has_come(name)
+            self._broker.store.remotes.awaited.check_may_consume(names)
 
     def _part_subscribers(self, name: str) -> None:
         """Whether a subscription is in use is asked next, and with other terms it begins anew."""
@@ -223,7 +224,7 @@ class Termini:
         for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
-            self._broker.store.remotes.check_has_come(name)
+            self._broker.store.remotes.awaited.check_has_come(name)
             if queue is not None and is_subscription(queue.kind, peer.container_id):
                 self._broker.store.permit(peer.actor, CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
@@ -404,13 +405,18 @@ class Termini:
             raise Refused("amqp:not-found", f"the temporary queue {name!r} is gone")
 
 
-def _name_at(store: Store, address: str) -> str:
-    """The name of the queue that `Store.queue_for` finds, or would make."""
+def _names_at(store: Store, address: str) -> list[str]:
+    """The name of the queue that `Store.queue_for` finds. Where it would make one: of those that others have there too,
+    as one of these comes here where its node leaves to this one."""
     found = store.queues.get(address)
     place = store.addresses.get(address)
     if found is None and place is not None and place.anycast:
         found = place.anycast[0]
-    return address if found is None else found.kind.name
+    if found is not None:
+        return [found.kind.name]
+    bindings = None if place is None else bindings_at(place)
+    elsewhere = () if bindings is None else bindings.remotes
+    return [address, *(each.binding.queue for each in elsewhere if each.binding.routing == ANYCAST)]
 
 
 def _parts(address: object) -> tuple[str, str]:

@@ -82,7 +82,7 @@ class ArrivalEnd(ReceivingEnd):
         arrival, arrivals = self.arrival, self._store.arrivals
         arrivals.detached(arrival.source, is_for_good=is_for_good)
         if arrival.is_counted and not arrivals.has_link(arrival.source):  # what it said of it holds no longer than it
-            self._store.remotes.moves_here(arrival.names[0], arrival.source[:NODE_ID_SIZE], has_come=False)
+            self._store.remotes.awaited.moves_here(arrival.names[0], arrival.source[:NODE_ID_SIZE], has_come=False)
 
     @property
     def meter(self) -> Meter | None:
@@ -110,6 +110,8 @@ class ArrivalEnd(ReceivingEnd):
         LOOK.has_touched = True
         self._next_id += run.count
         peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
+        if self.arrival.is_counted:
+            store.remotes.awaited.stirs(self.arrival.names[0], self.arrival.source[:NODE_ID_SIZE])
         waits = store.arrivals.publish(self.arrival, run, first_id)
         if waits is None and run.count > 1:
             for index in range(run.count):  # some may have come before
@@ -224,7 +226,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     if QUEUE in said:
         answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival))
-        peer.broker.store.remotes.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
+        peer.broker.store.remotes.awaited.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
         if said.get(HAS_COME) is True:
             peer.broker.store.arrivals.come(key)
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
@@ -274,7 +276,9 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], no
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
     elif what := other_terms(found.kind, kind):
-        store.remotes.moves_here(names[0], node_id, has_come=True)  # nothing does, and nobody has to wait for it
+        store.remotes.awaited.moves_here(
+            names[0], node_id, has_come=True
+        )  # nothing does, and nobody has to wait for it
         why = f"queue {kind.name!r} is here on other terms, and would not keep what that one does: {what}"
         raise Refused("amqp:precondition-failed", why)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Consumer, Queue
 from mqbroker.core.selector.selector import Selector
 from mqbroker.node.cluster.grouping import GroupingHandler
@@ -27,14 +28,22 @@ class ClusterWatcher(QueueObserver):
 
     def queue_added(self, queue: Queue) -> None:
         """A queue is bound to its address."""
+        self._tell(queue)
+        if self._grouping is not None:
+            self._grouping.added(cluster_name_of(queue.kind.name, self._own))
+
+    def queue_changed(self, queue: Queue, before: QueueKind) -> None:
+        """Others route by its selector, and keep consumers out by whether it is exclusive."""
+        if (queue.kind.selector, queue.kind.exclusive) != (before.selector, before.exclusive):
+            self._tell(queue)
+
+    def _tell(self, queue: Queue) -> None:
         kind = queue.kind
         for each in self._announcers():
             each.queue_added(
                 kind.name, kind.address, kind.routing, kind.selector, volatile=not kind.is_durable,
                 exclusive=kind.exclusive,
             )  # fmt: skip
-        if self._grouping is not None:
-            self._grouping.added(cluster_name_of(kind.name, self._own))
 
     def queue_removed(self, queue: Queue) -> None:
         """A queue is gone from its address."""

@@ -75,7 +75,7 @@ class Subscriptions:
         name = name_of(container, link_name, source)
         if "global" not in capabilities and "." in container + link_name.partition("|")[0]:
             wants["container"] = container  # a.b and c, or a and b.c
-        self._store.remotes.check_has_come(name)
+        self._store.remotes.awaited.check_has_come(name)
         queue = self._store.queues.get(name)
         if queue is not None and not self._is_same(queue.kind, address, wants, durable=is_durable(source)):
             self._make_way(queue, container, address, actor)
