@@ -424,16 +424,25 @@ def test_an_inventory_that_cannot_be_written_is_as_it_was(
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [(10.0, 7), (0.0, None)])
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ({"state": "moving", "rate": 10.0}, 7),
+        ({"state": "moving", "rate": 10.0, "stands_s": 5}, 7),
+        ({"state": "moving", "rate": 10.0, "stands_s": 6}, None),
+        ({"state": "failed", "rate": 10.0}, None),
+        ({"state": "moving", "rate": 0.0}, None),
+    ],
+)
 def test_it_is_shown_how_long_what_is_left_takes(
-    world: World, leaving: Leaver, rate: float, seconds: int | None
+    world: World, leaving: Leaver, said: dict[str, Any], seconds: int | None
 ) -> None:
-    says("mq3", **{"scale-down-show": drain(state="moving", node="mq1", left=70, moved=30, rate=rate)})
+    says("mq3", **{"scale-down-show": drain(node="mq1", left=70, moved=30, **said)})
     options = scale_down.Options(hosts=["mq3"], show=True, json=True)
     assert scale_down._show(world, options, [leaving]) == Exit.DONE
     assert isinstance(world.out, io.StringIO)
     (row,) = json.loads(world.out.getvalue())["rows"]
-    assert (row["left"], row["rate"], row["seconds_left"]) == (70, rate, seconds)
+    assert (row["left"], row["rate"], row["seconds_left"]) == (70, said["rate"], seconds)
 
 
 def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> None:

@@ -29,7 +29,8 @@ LINE_S: Final = 5.0  # so often there is a line where there is no terminal
 SILENCE_S_MAX: Final = 120.0  # for a broker that is killed and starts again
 BARS_MAX: Final = 15  # queues that have a bar of their own
 PROGRESS: Final = "mqctl.scale-down-progress/1"
-MOVED, ENDED, CORDONED = "moved", "none", "cordoned"
+MOVING, MOVED, ENDED, CORDONED = "moving", "moved", "none", "cordoned"
+STANDS_S_MAX: Final = 5  # a rate says nothing of what has not gone on for longer
 STANDSTILL_S_MAX: Final = (
     120.0  # so long nothing may move where the broker says what hinders: a target is away, or full
 )
@@ -226,9 +227,11 @@ def _event(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def seconds_left(answer: Mapping[str, Any]) -> int | None:
-    """How long what is left takes at the rate that was measured so far; None where nothing is, or none was."""
+    """How long what is left takes at the rate that was measured so far; None where nothing is, none was, or it does not
+    go on now."""
     left, rate = answer.get("left") or 0, answer.get("rate") or 0
-    return math.ceil(left / rate) if left and rate else None
+    goes_on = answer.get("state") == MOVING and int(answer.get("stands_s") or 0) <= STANDS_S_MAX
+    return math.ceil(left / rate) if left and rate and goes_on else None
 
 
 def line_of(name: str, answer: Mapping[str, Any]) -> str:
