@@ -1,7 +1,7 @@
 """A node leaves that foreign clients have filled, and foreign clients read at its heir what they sent, as it was.
 
 One scale-down for all tests, as they are a story: what went is looked at first, then the node that left comes back, and
-at last it is forgotten.
+at last it is forgotten. So they run together: a test that is chosen alone has not what those before it left.
 """
 
 from __future__ import annotations

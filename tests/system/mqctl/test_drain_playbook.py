@@ -17,7 +17,7 @@ from mqctl.remote import operation as noting
 
 from tests.support.broker_process import BrokerProcess, brokers_in
 from tests.support.cluster_processes import linked
-from tests.system.cluster.test_drains import COUNT, Balanced, count_at, fill, wait_until
+from tests.system.cluster.test_drains import COUNT, QUEUE, Balanced, count_at, fill, wait_until
 from tests.system.cluster.test_scale_down import shown
 from tests.system.mqctl.test_plain_playbooks import Site
 
@@ -37,6 +37,9 @@ sys.exit(main(words))
 
 
 STOP = "Stop the brokers"
+BLOCKS = {"max-size-messages": COUNT // 4, "address-full-policy": "BLOCK"}
+STANDS_S = 30
+BLINKS = 3600  # seconds that no link is lost for in a test
 
 
 class Heirs(Balanced):
@@ -45,7 +48,9 @@ class Heirs(Balanced):
     heir_timeout_ms = 5_000
 
     def options(self, number: int) -> dict[str, Any]:
-        return {**super().options(number), "scale-down": {"heir-timeout": self.heir_timeout_ms}}
+        """The first one that takes messages blocks before it has all: it is killed in the middle, however late."""
+        options = {**super().options(number), "scale-down": {"heir-timeout": self.heir_timeout_ms}}
+        return {**options, "address-settings": {QUEUE: BLOCKS}} if number == 1 else options
 
 
 class Steadfast(Heirs):
@@ -100,6 +105,7 @@ def begun(hosts: Hosts, playbook: str = "drain", **variables: Any) -> Future[sub
     running = running_to(hosts, "mq1", playbook, **variables)
     wait_until("some of it is there", lambda: running.done() or count_at(hosts.brokers[1]) > COUNT // 10)
     hosts.brokers[1].kill()
+    del hosts.brokers[1].options["address-settings"]  # started again, it takes what it was sent
     return running
 
 
@@ -135,7 +141,12 @@ def test_it_ends_where_nobody_takes_over_and_turns_to_the_node_that_is_named_the
         done = begun(hosts, mq_drain_stands_s=3).result()
         assert done.returncode == 2, done.stdout + done.stderr
         assert "failed, not moved: no link to it stands" in " ".join(done.stdout.split())
-        running = running_to(hosts, "mq2", mq_resume=True)
+        blinks = {"mq_drain_stands_s": BLINKS, "mq_drain_wait_s": 1}
+        again = hosts.run("drain", "mq2", mq_resume=True, **blinks)
+        assert (again.returncode, "failed, not moved" in again.stdout) == (2, True), again.stdout + again.stderr
+        assert shown(source)["node"] == "mq1", "what stands for a short while only is not turned"
+        wait_until("it stands", lambda: shown(source)["stands_s"] >= STANDS_S)
+        running = running_to(hosts, "mq2", mq_resume=True, mq_drain_stands_s=STANDS_S)
         wait_until("it turns", lambda: running.done() or shown(source)["node"] == "mq2")
         first.start()  # with what it may have had already
         turned = running.result()
