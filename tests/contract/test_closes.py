@@ -5,7 +5,8 @@ fault of a peer ends it at once as well (amqp/connection.py)."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 BROKER = Path(__file__).resolve().parents[2] / "broker/src/mqbroker"
@@ -32,28 +33,52 @@ AT_ONCE = {
 }
 
 
-def closers(node: ast.AST, name: str) -> Iterator[str]:
-    """Names of functions that close a connection at once, as often as they do."""
+OFTEN = {"node/cluster/departing.py:DepartingClients.close": 2, "node/amqp/opening.py:answer": 5}  # others do it once
+CUTS = {
+    "node/amqp/peer.py:Peer._dead": "it is closed, or lost",
+    "node/amqp/accepting_broker.py:AcceptingBroker._admit": NOT_OPEN,
+    "node/amqp/containment.py:Containment.admit": NOT_OPEN,
+    "node/cluster/bridge.py:Bridge._hang_up": KNOWN_AGAIN,
+}
+
+
+def doers(node: ast.AST, name: str, is_one: Callable[[ast.AST], bool]) -> Iterator[str]:
+    """Names of functions that do something, as often as they do."""
     for child in ast.iter_child_nodes(node):
         inner = name
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             inner = f"{name}.{child.name}" if name else child.name
-        elif isinstance(child, ast.Attribute) and is_close(child):
+        elif is_one(child):
             yield name
-        yield from closers(child, inner)
+        yield from doers(child, inner, is_one)
 
 
-def is_close(node: ast.Attribute) -> bool:
+def is_close(node: ast.AST) -> bool:
     """Whether it names what closes at once: the machine's own close, or the peer's without a farewell."""
+    if not isinstance(node, ast.Attribute):
+        return False
     owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
     return node.attr == "close_at_once" or (node.attr == "close" and owner == "connection")
 
 
-def test_nobody_else_closes_a_connection_at_once() -> None:
-    found = {
+def is_cut(node: ast.AST) -> bool:
+    """Whether it makes the effect by which a transport ends, whatever is said on it."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "CloseConnection"
+
+
+def places(is_one: Callable[[ast.AST], bool]) -> Counter[str]:
+    """How often each function does something."""
+    return Counter(
         f"{path.relative_to(BROKER)}:{name}"
         for room in ROOMS
         for path in (BROKER / room).rglob("*.py")
-        for name in closers(ast.parse(path.read_text()), "")
-    }
-    assert found == set(AT_ONCE)
+        for name in doers(ast.parse(path.read_text()), "", is_one)
+    )
+
+
+def test_nobody_else_closes_a_connection_at_once() -> None:
+    assert places(is_close) == {name: OFTEN.get(name, 1) for name in AT_ONCE}
+
+
+def test_nobody_else_cuts_one_off() -> None:
+    assert places(is_cut) == dict.fromkeys(CUTS, 1)

@@ -364,6 +364,20 @@ def test_one_that_is_late_comes_in_if_it_stays_and_else_not_at_all(operation: st
     assert len(a.large_files.sizes) == taken // 2
 
 
+@leaving
+def test_called_off_what_comes_behind_one_that_is_late_stays_behind_it(operation: str) -> None:
+    """Its file is whole only then."""
+    cluster, a, producer = with_a_large_one_coming(operation, 9_900)
+    producer.publish(b"behind")
+    a.ask(BACK[operation])
+    a.is_disk_held = False
+    cluster.run()
+    assert (producer.outcomes, count_at(a)) == ([], 0)
+    a.is_large_held = False
+    cluster.wait(1_000)
+    assert Consumer(a).bodies == [content(1), b"behind"]
+
+
 def commit_in_time(operation: str, wait_ms: int) -> tuple[ClusterStage, ClusterNode, Client]:
     """Somebody asks for a commit of many parts in the step in which somebody else's time is over."""
     cluster, a, _ = that_say_where()

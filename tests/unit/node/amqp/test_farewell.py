@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.sasl import SaslClient
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Source, Target
 from mqbroker.wire.run import single
@@ -25,6 +26,7 @@ IDLE_MS = 30_000
 LIMITS = {"amqp_min_large_message_size_bytes": SIZE_MIN, "large_message_in_memory_max_size_bytes": 0}
 SLOW = {"slow_consumer_threshold": 2, "slow_consumer_policy": "KILL", "slow_consumer_check_period": 5}
 POSTS = 30  # so many that their commit has a turn of its own
+LATE_NS = 60_000 * NS_PER_MS
 MANY_POSTS = 400  # and that to give them up takes several
 
 
@@ -346,6 +348,24 @@ def test_a_message_whose_group_is_asked_for_is_none() -> None:
     node.is_disk_held = False
     site.wait(1_000)
     assert (count(node), producer.talker.is_closed, producer.outcomes) == (1, True, [])
+
+
+def test_one_whose_group_is_asked_for_comes_in_before_what_is_behind_it_where_its_connection_stays() -> None:
+    site = Site()
+    node = site["b"]
+    producer, consumer = Producer(node, "p"), Consumer(node)
+    site.cluster.run()
+    site.cluster.hold_up("a", "b")
+    producer.publish(b"x", **grouped("g"))
+    node.broker.departing.hold_back("it is late", LATE_NS)
+    producer.publish(b"behind")
+    site.cluster.let_through("a", "b")
+    site.wait(3_000)
+    assert (consumer.bodies, producer.outcomes) == ([], []), "it is at the door"
+    node.broker.departing.let_go_on()
+    site.wait(3_000)
+    assert consumer.bodies == [b"x", b"behind"]
+    assert producer.outcomes == [Accepted(), Accepted()]
 
 
 def test_two_who_close_it_do_so_once() -> None:

@@ -1,9 +1,10 @@
 """Clients of a node that is cordoned: they get nothing more, are read no more, and are closed with a redirect.
 
 From the beginning on no message is delivered to them, so that what they have taken becomes less: once they have settled
-it, none of it comes again at another node. Who has not, or has a transaction open, or a message on its way in, stays
-for STAY_NS longer. When the others are closed, and where they are sent, is for those who cordon it to say
-(scaling_down.py, cordoning.py); how, that is, that each is answered or not taken in, is node/amqp/farewell.py.
+it, none of it comes again at another node. Who has not, or has a transaction open, or a message on its way in that has
+come in whole, stays for STAY_NS longer. When the others are closed, and where they are sent, is for those who
+cordon it to say (scaling_down.py, cordoning.py); how, that is, that each is answered or not taken in, is
+node/amqp/farewell.py.
 """
 
 from __future__ import annotations
