@@ -136,7 +136,7 @@ def test_addresses_with_their_queues_and_counts() -> None:
     (row,) = site.do("addresses")["addresses"]
     assert row == {
         "name": "news", "routing_types": ["anycast", "multicast"], "queues": ["a", "b", "c"], "message_count": 2,
-        "paged_count": 0, "paging": False, "bytes": None, "paused": False, "auto_created": True,
+        "paged_count": 0, "paging": False, "can_page": True, "bytes": None, "paused": False, "auto_created": True,
         "configured": False, "routed": 1, "unrouted": 0,
     }  # fmt: skip
     shown = site.do("address-show", name="news")
