@@ -188,12 +188,17 @@ class ClusterConnection:
             return  # it will answer for itself, sooner or later
         if probe is not None:
             probe.end("its node is known by now")
-        if len(self.bridges) >= BRIDGES_MAX:
+        if self.is_full:
             self._tell_full(node_id)
             return
         LOOK.has_touched = True
         bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
         bridge.dial()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further nodes are passed over."""
+        return len(self.bridges) >= BRIDGES_MAX
 
     def may_dial(self, connectors: tuple[Connector, ...]) -> bool:
         """Whether a node that is reached so is one to have a link with."""
@@ -247,7 +252,7 @@ class ClusterConnection:
         before = self.bridges.get(hello.node_id)
         LOOK.has_touched = True
         if before is not None and before.state is BridgeState.UP:
-            before.is_listed = True
+            before.is_listed = before.is_listed or bridge.is_listed
             return False
         if before is not None:
             before.end("another link leads to the same node")

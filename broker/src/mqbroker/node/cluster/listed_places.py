@@ -1,10 +1,11 @@
-"""Listed places that no link stands for: they are tried again, every 30 s without end.
+"""Listed places that no link stands for, and nodes that are heard and have none: they are tried every 30 s without end.
 
 A static connector is a name, and where it leads may change: to this node itself first and to another later, to a node
 that says another connector of itself and comes back elsewhere, to one that took the place of another. What bridges dial
-is what nodes say of themselves, so without this nobody would dial the listed name again. Owns which node answered at
-each place last. Invariant: a place is tried from here only while nothing else dials it, and the node that answered
-there is not linked. Source: docs/CLUSTERS.md, "Cluster connections".
+is what nodes say of themselves, so without this nobody would dial the listed name again. Nor would anybody dial a node
+that is told of no more, though it lives (heard_places.py). Owns which node answered at each listed place last.
+Invariant: a place is tried from here only while nothing else dials it, the node that answered there is not linked, and
+attempts that are bounded were not made in vain. Source: docs/CLUSTERS.md, "Cluster connections".
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.node.cluster.bridge import SLOW_SCAN_MS, Bridge
+from mqbroker.node.cluster.heard_places import heard_in, linked_by
 from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
@@ -57,21 +59,26 @@ class ListedPlaces:
             LOOK.has_touched = True
             self.due_ns = 0
             return
-        for connector in self._unlinked():
-            if not any(each.connector.place == connector.place for each in self._of.probes):
-                self._look(connector)
+        for connector in self._unlinked() if self._of.options.topology_scanner_attempts else ():
+            self._look(connector, is_listed=True)
+        for connector in self._heard():
+            self._look(connector, is_listed=False)
         self._plan()
 
-    def _look(self, connector: Connector) -> None:
-        look = Bridge(self._of, connector, is_listed=True)
+    def _look(self, connector: Connector, *, is_listed: bool) -> None:
+        """Dial a place once, unless that is under way or there is no room; whoever answers is linked."""
+        of = self._of
+        if of.is_full or any(each.connector.place == connector.place for each in of.probes):
+            return
+        look = Bridge(of, connector, is_listed=is_listed)
+        LOOK.has_touched = True
         look.is_look = True
-        self._of.probe(look)
+        of.probe(look)
 
     def _plan(self) -> None:
-        broker, is_wanted = self._of.broker, self._connectors and self._of.options.topology_scanner_attempts
         LOOK.has_touched = True
-        self.due_ns = broker.at.monotonic_ns + SLOW_SCAN_MS * NS_PER_MS if is_wanted else 0
-        broker.timers.add(self)
+        self.due_ns = self._of.broker.at.monotonic_ns + SLOW_SCAN_MS * NS_PER_MS
+        self._of.broker.timers.add(self)
 
     def _unlinked(self) -> list[Connector]:
         """Places that nobody else goes on with, and whose node is not linked otherwise."""
@@ -83,6 +90,23 @@ class ListedPlaces:
             connector
             for place, connector in self._connectors.items()
             if place not in dialled and self._answered.get(place) not in linked
+        ]
+
+    def _heard(self) -> list[Connector]:
+        """Places of nodes that live, while no bridge leads to them, or one that is over without having been lost."""
+        of = self._of
+        group = of.broker.discovery.groups.get(of.options.discovery_group_ref)
+        there = [
+            *(() if group is None else heard_in(group.table)),
+            *linked_by(of.broker.peers.values(), of.options.name),
+        ]
+        kept = [each for each in (*of.bridges.values(), *of.probes) if each.state not in OVER or each.is_missed]
+        known, dialled = {each.node_id for each in kept}, {each.connector.place for each in kept}
+        known.add(of.broker.node_id)
+        return [
+            connector
+            for node_id, connector in there
+            if node_id not in known and connector.place not in dialled and of.may_dial((connector,))
         ]
 
     def missing(self) -> list[Connector]:
