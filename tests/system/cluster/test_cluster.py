@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,28 @@ def test_nodes_find_each_other_by_multicast(make_broker: Make) -> None:
         rows = brokers[1].admin("connections")["connections"]
         accepted = [row["peer"] for row in rows if row["listener"] == "cluster"]
         assert [peer.partition(":")[0] for peer in accepted] == [hosts[0].address("eth1")]
+
+
+class Named(Nodes):
+    """Nodes that find each other by names, which lead to all of them."""
+
+    def options(self, number: int) -> dict[str, Any]:
+        names = {"name": "names", "discovery": "dns", "names": [f"127.0.0.1:{port}" for port in self.ports]}
+        found = super().options(number)
+        own = found["connectors"][number : number + 1]
+        return found | {"connectors": own, "discovery-groups": [names | {"poll-period": 200}]}
+
+    def connections(self, number: int) -> list[dict[str, Any]]:
+        return [connection(f"mq{number}", **{"discovery-group-ref": "names"})]
+
+
+def test_nodes_find_each_other_by_names(make_broker: Make) -> None:
+    one, two, three = Named(make_broker, 3).start()
+    linked(one, "mq1", "mq2")
+    linked(two, "mq0", "mq2")
+    linked(three, "mq0", "mq1")
+    two.stop()
+    wait_for(one, "mq1 is gone", lambda found: "mq1" not in [row["node"] for row in found["members"]])
+    two.start()
+    linked(one, "mq1", "mq2")
+    linked(three, "mq0", "mq1")

@@ -166,3 +166,114 @@ def test_a_listed_name_that_does_not_answer_is_tried_once_at_a_time() -> None:
     cluster.wait(4 * SLOW_MS)
     assert [each.is_look for each in a.broker.cluster.connections["cluster"].probes] == [True]
     assert len(a.dials) == 2
+
+
+# -- places that DNS names ---------------------------------------------------------------------------------------------
+
+GROUPS = {"discovery-groups": [{"name": "names", "discovery": "dns", "names": ["mq.example.org:5673"]}]}
+
+
+def named_by(node: ClusterNode, *hosts: str) -> None:
+    """The name leads to these hosts now, and to no others."""
+    node.give(given.Resolved("names", tuple(("mq.example.org:5673", host, PORT) for host in hosts)))
+    node.cluster.run()
+
+
+def by_names(cluster: ClusterStage, name: str) -> ClusterNode:
+    node = cluster.node(name, groups=GROUPS, discovery_group_ref="names")
+    cluster.run()
+    return node
+
+
+def test_nodes_that_a_name_leads_to_are_linked_and_not_tried_again() -> None:
+    cluster = Names(one="b", other="b")
+    b, c = cluster.node("b"), cluster.node("c")
+    a = by_names(cluster, "a")
+    named_by(a, "one", "c", "other", "a")
+    cluster.wait(10 * SLOW_MS)
+    assert (a.state("b"), a.state("c"), b.state("a"), c.state("a")) == ("up", "up", "up", "up")
+    assert len(a.dials) == 3
+    assert canary(cluster, a)["is_whole"]
+
+
+def test_a_named_place_where_nobody_answers_is_tried_until_somebody_does_or_no_name_leads_there() -> None:
+    cluster = ClusterStage()
+    a = by_names(cluster, "a")
+    named_by(a, "b", "c")
+    cluster.wait(5_000)
+    assert [each["connector"] for each in a.events("bridge-failed")] == ["amqp://b:5673", "amqp://c:5673"]
+    named_by(a, "b")
+    before = len([each for each in a.dials if each.host == "c"])
+    cluster.node("b")
+    cluster.wait(3 * SLOW_MS)
+    assert a.state("b") == "up"
+    assert len([each for each in a.dials if each.host == "c"]) == before
+    assert canary(cluster, a)["is_whole"]
+
+
+def test_a_node_that_has_stopped_is_looked_for_while_a_name_leads_there() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, "b")
+    b.stop()
+    cluster.wait(5 * SLOW_MS)
+    assert not canary(cluster, a)["is_whole"]
+    named_by(a)
+    before = len(a.dials)
+    cluster.wait(5 * SLOW_MS)
+    assert len(a.dials) == before
+    assert canary(cluster, a) == {"is_whole": True, "links": []}
+    named_by(a, "b")
+    b.start()
+    cluster.wait(1_000)
+    assert a.state("b") == "up"
+
+
+def test_a_link_that_stands_goes_on_when_no_name_leads_there() -> None:
+    cluster = Names(alias="b")
+    b = cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, "alias", "b")
+    named_by(a, "alias")
+    cluster.wait(SLOW_MS)
+    assert a.bridge("b").is_listed, "by its other name"
+    named_by(a)
+    cluster.wait(SLOW_MS)
+    assert (a.state("b"), a.bridge("b").is_listed) == ("up", False)
+    b.stop()
+    before = len(a.dials)
+    cluster.wait(5 * SLOW_MS)
+    assert (a.state("b"), len(a.dials)) == ("gone", before)
+    named_by(a, "b")
+    b.start()
+    cluster.wait(1_000)
+    assert a.state("b") == "up", "that a name leads there again is news"
+
+
+def test_a_node_that_was_forgotten_is_linked_again_while_a_name_leads_there() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, "b")
+    cluster.unreachable = {"a", "b"}
+    cluster.cut_all(a)
+    cluster.run()
+    for node, other in ((a, b), (b, a)):
+        node.ask("cluster-forget", node_id=other.identity["node_id"])
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("", "")
+    cluster.unreachable = set()
+    cluster.wait(SLOW_MS)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+
+
+def test_a_name_that_leads_to_a_node_with_a_connector_of_its_own_is_heard() -> None:
+    """Connectors may lead to others, as those of `[scale-down]` do: the places of this node alone are passed over."""
+    cluster = ClusterStage()
+    cluster.node("b")
+    heirs = {"scale_down": {"connectors": ("to-b",)}}
+    a = cluster.node("a", ["b"], groups=GROUPS, discovery_group_ref="names", options=heirs)
+    cluster.run()
+    named_by(a, "a", "b")
+    assert (a.state("b"), [each.host for each in a.dials]) == ("up", ["b"])

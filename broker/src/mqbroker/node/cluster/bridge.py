@@ -56,7 +56,7 @@ class Bridge:
         self.boot_id = ""
         self._told_boot_id = ""  # by others
         self.term = 0  # of the process that answered last
-        self.is_listed = is_listed  # among the static connectors
+        self.is_listed = is_listed  # among the static connectors, or by a name in DNS
         self.is_question = is_question  # tried once, and ended by whatever answers
         self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
         self.state = BridgeState.IDLE
@@ -273,6 +273,14 @@ class Bridge:
         """The node is not to be linked over this bridge any more."""
         if self.state is not BridgeState.ENDED:
             self._end(why)
+
+    def unlist(self, why: str) -> None:
+        """No list has it any more: it ends where nothing else tells of its node."""
+        LOOK.has_touched = True
+        self.is_listed = False
+        if not self.node_id or self.is_scanning:
+            self.is_scanning = False
+            self.end(why)
 
     def _end(self, why: str) -> None:
         LOOK.has_touched = True

@@ -149,7 +149,10 @@ class ClusterConnection:
 
     def _discovered(self, change: EntryChange) -> None:
         said = change.announcement
-        if change.kind in TOLD_BY:
+        if not said.node_id:  # of DNS, which names places
+            told = self.listed_places.remove if change.kind is EntryChangeKind.LOST else self.listed_places.add
+            told(said.connectors[0])
+        elif change.kind in TOLD_BY:
             self.learn(said.node_id, said.boot_id, said.connectors[0], said.term)
         elif change.kind is EntryChangeKind.ECHO and not said.has_yielded:
             self._ask(said.connectors[0])
@@ -178,7 +181,7 @@ class ClusterConnection:
             return
         if not self.may_dial((connector,)):
             return
-        is_listed = connector.place in {each.place for each in self.listed}
+        is_listed = self.listed_places.has(connector)
         known = self.bridges.get(node_id)
         if known is not None:
             known.told(connector, boot_id)

@@ -163,11 +163,22 @@ class Discovery:
 
     def _table(self, options: DiscoveryGroupOptions) -> EntryTable:
         if options.discovery == "dns":
-            return CandidateTable(frozenset((one.host, one.port) for one in self.connectors.values()))
+            return CandidateTable(frozenset((one.host, one.port) for one in self._own_connectors))
         from_ns = 0
         if options.discovery == "gossip":  # others pass on what an earlier process of this node said, for so long
             from_ns = self._broker.at.monotonic_ns + options.refresh_timeout * NS_PER_MS
         return EntryTable(self._broker.node_id, self._broker.boot_id, options.refresh_timeout, from_ns)
+
+    @property
+    def _own_connectors(self) -> list[Connector]:
+        """All but those that lead to others: listed, and not what this node says of itself."""
+        options = self._broker.options
+        clusters, routers = options.cluster_connections, options.connection_routers
+        said = {each.connector_ref for each in options.broadcast_groups} | {each.connector_ref for each in clusters}
+        said |= {each.client_connector_ref for each in clusters} | {each.local_connector_ref for each in routers}
+        listed = {*options.scale_down.connectors, *(name for each in clusters for name in each.static_connectors)}
+        listed |= {name for each in routers for name in each.static_connectors}
+        return [one for name, one in self.connectors.items() if name in said or name not in listed]
 
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
         def announce() -> bytes:

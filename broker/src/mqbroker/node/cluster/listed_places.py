@@ -1,11 +1,12 @@
 """Listed places that no link stands for, and nodes that are heard and have none: they are tried every 30 s without end.
 
-A static connector is a name, and where it leads may change: to this node itself first and to another later, to a node
-that says another connector of itself and comes back elsewhere, to one that took the place of another. What bridges dial
-is what nodes say of themselves, so without this nobody would dial the listed name again. Nor would anybody dial a node
-that is told of no more, though it lives (heard_places.py). Owns which node answered at each listed place last.
-Invariant: a place is tried from here only while nothing else dials it, the node that answered there is not linked, and
-attempts that are bounded were not made in vain. Source: docs/CLUSTERS.md, "Cluster connections".
+A place is listed by a static connector, or by DNS while it names it in a discovery group. A static connector is a name,
+and where it leads may change: to this node itself first and to another later, to a node that says another connector of
+itself and comes back elsewhere, to one that took the place of another. What bridges dial is what nodes say of
+themselves, so without this nobody would dial the listed name again. Nor would anybody dial a node that is told of no
+more, though it lives (heard_places.py). Owns which node answered at each listed place last. Invariant: a place is tried
+from here only while nothing else dials it, the node that answered there is not linked, and attempts that are bounded
+were not made in vain. Source: docs/CLUSTERS.md, "Cluster connections".
 """
 
 from __future__ import annotations
@@ -41,6 +42,34 @@ class ListedPlaces:
         for connector in self._connectors.values():
             self._of.probe(Bridge(self._of, connector, is_listed=True))
         self._plan()
+
+    def has(self, connector: Connector) -> bool:
+        """Whether this place is listed."""
+        return connector.place in self._connectors
+
+    def add(self, connector: Connector) -> None:
+        """A name leads there from now on: it is dialled as those that were listed from the start."""
+        of = self._of
+        if self.has(connector) or connector.place == of.own.place or of.broker.node_id_conflict.has_yielded:
+            return
+        LOOK.has_touched = True
+        self._connectors[connector.place] = connector
+        attempts = [
+            each for each in (*of.bridges.values(), *of.probes) if each.state not in OVER and not each.is_tried_once
+        ]
+        if not any(each.connector.place == connector.place for each in attempts):
+            of.probe(Bridge(of, connector, is_listed=True))
+
+    def remove(self, connector: Connector) -> None:
+        """No name leads there any more. A link that stands goes on; who is only looked for there is not any more."""
+        LOOK.has_touched = True
+        if self._connectors.pop(connector.place, None) is None:
+            return
+        answered = self._answered.pop(connector.place, "")
+        for bridge in [*self._of.probes, *self._of.bridges.values()]:
+            is_there = bridge.connector.place == connector.place or (answered and bridge.node_id == answered)
+            if is_there and not bridge.is_question and bridge.node_id not in self._answered.values():
+                bridge.unlist("no name leads there any more")
 
     def answered(self, connector: Connector, node_id: str) -> None:
         """This node answered there, which may be ourselves."""
