@@ -23,12 +23,13 @@ from collections.abc import Collection
 
 # What Ansible has its commands say where it takes on rights, and the file of a module.
 TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_")
+MODULE = re.compile(rb"AnsiballZ_\w+\.py")
 # Python that reads a module, or that somebody has at a terminal.
 READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
 # Their arguments are what is to be done on the other side.
 CLIENTS = (b"ssh", b"sshpass", b"scp", b"sftp")
 LOOK_S = 0.2
-LINE_MAX = 160  # characters of a command line that are told
+NAME_MAX = 80  # characters of a name that are told
 
 
 def has_task(proc: str = "/proc", but: Collection[int] = ()) -> bool:
@@ -37,7 +38,7 @@ def has_task(proc: str = "/proc", but: Collection[int] = ()) -> bool:
 
 
 def task(proc: str = "/proc", but: Collection[int] = ()) -> str:
-    """Number and command line of a process by which Ansible does something here, other than these; empty for none."""
+    """Number and name of a process by which Ansible does something here, other than these; empty for none."""
     for path in glob.glob(f"{proc}/[0-9]*"):
         number = int(os.path.basename(path))
         words = _task_of(path) if number not in but else b""
@@ -47,10 +48,13 @@ def task(proc: str = "/proc", but: Collection[int] = ()) -> str:
 
 
 def _told(words: bytes) -> str:
-    """A command line in one line. Its end is kept: the module stands there."""
-    text = " ".join(words.replace(b"\0", b" ").decode(errors="replace").split())
-    text = "".join(char if char.isprintable() else "?" for char in text)
-    return text if len(text) <= LINE_MAX else f"{text[: LINE_MAX // 4]} ... {text[-LINE_MAX * 3 // 4 :]}"
+    """The module that a command line runs, else its program. No other word of it: Ansible puts there what `environment`
+    of a play holds, secrets among it."""
+    module = MODULE.search(words)
+    program = words.partition(b"\0")[0].split()[:1]
+    name = module[0] if module else program[0].rpartition(b"/")[2] if program else b""
+    text = "".join(char if char.isprintable() else "?" for char in name.decode(errors="replace"))
+    return text[:NAME_MAX] or "without a name"
 
 
 def own_line(proc: str = "/proc") -> set[int]:

@@ -44,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 task:
-  description: Number and command line of a process that was under way last; empty where it came about.
+  description: Number and module, or program, of a process that was under way last; empty where it came about.
   type: str
   returned: always
 is_idle:

@@ -41,8 +41,8 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "mq1, mq2 fell out in a batch before this one",
     ),
     "Nothing that ran before is under way": (
-        {"__mq_moved": ["mq1", "mq2"], "__mq_tasks": ["process 7, python3 AnsiballZ_ping.py"]},
-        "mq1, mq2: tasks of Ansible's are still under way (process 7, python3 AnsiballZ_ping.py), or have brought",
+        {"__mq_moved": ["mq1", "mq2"], "__mq_tasks": ["process 7, AnsiballZ_ping.py"]},
+        "mq1, mq2: tasks of Ansible's are still under way (process 7, AnsiballZ_ping.py), or have brought",
     ),
     "No other operation has come to the host": (
         {"__broker_kept": {"refusal": "operation 8 is under way"}},
