@@ -63,6 +63,6 @@ def test_who_is_served_at_one_of_two_brokers_alone_is_named(dev: Dev) -> None:
             dev.run("queue", "resume", "orders", "--dev", "--host", "dev-2")
         dev.run("address", "create", "bills", "--dev", "--host", "dev-2")
         dev.run("address", "pause", "bills", "--dev", "--host", "dev-2")
-        queue, address = until_lost(dev, "dev-1", 2)
+        # It takes what is sent, and hands it out later.
+        (queue,) = until_lost(dev, "dev-1", 1)
         assert queue.startswith("queue orders")
-        assert "address bills: is sent to at dev-1, and taken nowhere else: dev-2: it is paused there" in address

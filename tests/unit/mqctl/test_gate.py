@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mqctl.errors import CommandError
 from mqctl.gate import facts, gate
-from mqctl.gate.losses import Gossip, Standing, losses
+from mqctl.gate.losses import UNASKED, Gossip, Standing, losses
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.output import data_console
@@ -75,8 +75,11 @@ def test_what_hands_out_or_takes_in_nothing_serves_nobody_where_it_goes() -> Non
     full = [node(name, written=["orders"], open=["orders"], full="its disk has no room") for name in HOSTS]
     assert lost(*full) == []
     assert lost(*full[:2], node("mq3", written=["orders"], open=["orders"])) == ["address orders"]
-    shut = [node(name, written=["orders"], shut={"orders": "it is paused there"}) for name in HOSTS]
+    shut = [node(name, written=["orders"], shut={"orders": facts.BLOCKED}) for name in HOSTS]
     assert lost(*shut) == []
+    # What nobody has asked for may page, and be taken there.
+    unasked = [node(name, written=["orders"], shut={"orders": UNASKED}) for name in HOSTS]
+    assert lost(*unasked) == ["address orders"]
     # Who is sent to a node where it is paused is told where.
     (one,) = losses([node("mq1", invites=True, idle=["orders"]), READER], ("mq3",), ("mq1",))
     assert one.text.endswith("as mq1 has it paused (mqctl queue or address resume at mq1)")
@@ -98,7 +101,7 @@ def test_two_that_go_together_do_not_stand_in_for_each_other() -> None:
     [
         ([], True, "no other node takes clients"),
         ([node("mq1")], True, "mq1: it does not exist there, and is not made for who sends"),
-        ([node("mq1", shut={"orders": "it is paused there"})], True, "mq1: it is paused there"),
+        ([node("mq1", shut={"orders": facts.BLOCKED})], True, f"mq1: {facts.BLOCKED}"),
         ([node("mq1", open=["orders"])], False, ""),
         ([node("mq1", open=["orders"], takes_clients=False)], True, "no other node takes clients"),
         ([node("mq1"), node("mq2", open=["orders"])], False, ""),
@@ -273,12 +276,38 @@ def test_what_nodes_say_is_judged(world: World, cluster: InventoryCluster) -> No
 
 
 def test_an_address_that_would_be_made_elsewhere_is_open_there(world: World, cluster: InventoryCluster) -> None:
-    says(world, "mq2", addresses={"addresses": [{"name": "orders", "paused": True}]})
+    says(world, "mq2", addresses={"addresses": []})
     (said,) = gate.lost(world, cluster, [["mq3"]])
-    assert "mq1: it does not exist there, and is not made for who sends; mq2: it is paused there" in said
+    assert "mq1: it does not exist there, and is not made for who sends; mq2: it does not exist there" in said
     made = {"settings": [{"setting": "auto-create-addresses", "value": True}]}
     says(world, "mq1", **{"address-settings-show": made})
     assert gate.lost(world, cluster, [["mq3"]]) == []
+
+
+def test_an_address_that_is_paused_takes_producers(world: World, cluster: InventoryCluster) -> None:
+    """A pause hands out nothing; what is sent there is taken, where it goes as where it stays."""
+    paused = {"addresses": [{"name": "orders", "paused": True}]}
+    says(world, "mq2", addresses=paused)
+    assert gate.lost(world, cluster, [["mq3"]]) == []
+    says(world, "mq2", addresses={"addresses": []})
+    says(world, "mq3", addresses=paused)
+    (said,) = gate.lost(world, cluster, [["mq3"]])
+    assert said.startswith("address orders: is sent to at mq3, and taken nowhere else")
+
+
+def test_a_memory_that_is_full_takes_maybe_what_nobody_has_asked_for(
+    world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond as many addresses as are asked for it stands in for none, and where it goes it is a loss."""
+    says(world, "mq2", addresses={"addresses": []})
+    says(world, "mq3", health=HEALTH | {"holds_back": True})
+    assert gate.lost(world, cluster, [["mq3"]]) == []
+    monkeypatch.setattr(facts, "ADDRESSES_MAX", 0)
+    (said,) = gate.lost(world, cluster, [["mq3"]])
+    assert said.startswith("address orders: ")
+    says(world, "mq2", health=HEALTH | {"holds_back": True})
+    (said,) = gate.lost(world, cluster, [["mq3"]])
+    assert f"mq2: {UNASKED}" in said
 
 
 def test_a_durable_subscription_waits_for_a_restart_and_a_queue_does_not(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from mqctl import node_state
 from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
-from mqctl.gate.losses import Gossip, Standing
+from mqctl.gate.losses import UNASKED, Gossip, Standing
 from mqctl.nodes import Node, open_admin
 from mqctl.scaledown.looks import SERVES, show
 from mqctl.world import World
@@ -50,13 +51,18 @@ def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
     tight = [node for node in nodes if node.name in said and said[node.name]["health"].get("holds_back", False)]
     paged = {node.name: answer for node, answer in on_each(tight, lambda one: _paged(world, one, written))
              if not isinstance(answer, CommandError)}  # fmt: skip
-    blocked = {node.name: blocked_in(said[node.name], every, paged.get(node.name, ())) for node in tight}
+    asked_for = frozenset(written)
+    blocked = {
+        node.name: {name: BLOCKED if node.name in paged and name in asked_for else UNASKED
+                    for name in blocked_in(said[node.name], every, paged.get(node.name, ()))}
+        for node in tight
+    }  # fmt: skip
     names = {answer["node_id"]: name for name, answer in said.items()}
     by_connector = {
         row["connector"]: names.get(row["node_id"], row["node"]) for each in said.values() for row in each["members"]
     }
     return [
-        *(standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, ()))
+        *(standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, {}))
           for name, answer in said.items()),
         *(standing for _, standing in on_each(silent, lambda one: _silent(world, *one))
           if not isinstance(standing, CommandError)),
@@ -135,13 +141,12 @@ def standing_of(
     answer: Mapping[str, Any],
     made: Collection[str],
     by_connector: Mapping[str, str],
-    blocked: Collection[str] = (),
+    blocked: Mapping[str, str] = MappingProxyType({}),
 ) -> Standing:
     """What a node has said, in the terms of losses. `by_connector`: the names of nodes by how they are reached;
-    `blocked`: addresses that have no room in its memory."""
-    addresses = {row["name"]: row for row in answer["addresses"]}
-    shut = dict.fromkeys(blocked, BLOCKED)
-    shut |= {each: "it is paused there" for each, row in addresses.items() if row["paused"]}
+    `blocked`: why addresses have no room in its memory."""
+    # One that is paused hands out nothing, and takes what is sent.
+    addresses = {row["name"] for row in answer["addresses"]}
     return Standing(
         name,
         takes_clients=answer["drain"].get("state", SERVES) == SERVES and is_ready(answer["health"]),
@@ -150,8 +155,8 @@ def standing_of(
         idle=frozenset(row["name"] for row in answer["queues"] if row["paused"]),
         kept=frozenset(row["name"] for row in answer["queues"] if is_read(row) and row["routing_type"] == "multicast"),
         written=frozenset(written_in(answer)),
-        open=(frozenset(addresses) | frozenset(made)) - shut.keys(),
-        shut=shut,
+        open=(frozenset(addresses) | frozenset(made)) - blocked.keys(),
+        shut=blocked,
         full=full(answer["health"]),
         gossip=_gossip_of(answer["options"]),
         resolved=_resolved_of(answer["heard"], by_connector),

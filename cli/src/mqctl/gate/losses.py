@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 NOBODY = "no other node takes clients"
 SHUT = "it does not exist there, and is not made for who sends"
+UNASKED = "the memory for messages is full there, and nobody knows whether it pages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Standing:
     and hand out nothing;
     `written`: addresses that they send to;
     `answers`: it has said all of this; `faults`: why nobody knows whom it serves;
-    `open`: addresses that take producers here, those among them that would be made; `shut`: why others do not;
+    `open`: addresses that take producers here, paused ones and those that would be made among them; `shut`: why
+    others do not, as far as that is known;
     `full`: why it takes in nothing at all at the moment. What hands out or takes in nothing serves nobody, at a node
     that goes as at one that stays.
     """
@@ -110,7 +112,8 @@ def _queues(gone: Sequence[Standing], stay: Sequence[Standing], hosts: Sequence[
 
 
 def _addresses(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[Loss]:
-    gone = [replace(one, written=one.written - one.shut.keys()) for one in gone if not one.full]
+    gone = [replace(one, written=one.written - {name for name, why in one.shut.items() if why != UNASKED})
+            for one in gone if not one.full]  # fmt: skip
     for name in sorted(frozenset[str]().union(*(one.written for one in gone))):
         if any(name in one.open and not one.full for one in stay):
             continue
@@ -118,7 +121,7 @@ def _addresses(gone: Sequence[Standing], stay: Sequence[Standing]) -> Iterator[L
         whys = [f"{one.name}: {one.full or one.shut.get(name, SHUT)}" for one in stay]
         yield Loss(
             f"address {name}", f"is sent to at {where}, and taken nowhere else: {'; '.join(whys or [NOBODY])}",
-            "mqctl address create or resume at another node, or make room there",
+            "mqctl address create at another node, or make room there",
         )  # fmt: skip
 
 
