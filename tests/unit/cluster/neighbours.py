@@ -70,6 +70,10 @@ class Routing:
         assert self.bindings.pop(binding.cluster_name) is binding
         self.calls.append(f"remove {short(binding.cluster_name)}")
 
+    def replace(self, before: RemoteBinding, binding: RemoteBinding) -> None:
+        self.remove(before)
+        self.add(binding)
+
     def changed(self, binding: RemoteBinding) -> None:
         assert self.bindings[binding.cluster_name] is binding
         self.calls.append(f"changed {state_of(binding).rstrip()}")

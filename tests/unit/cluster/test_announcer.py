@@ -188,6 +188,18 @@ def test_nobody_is_told_of_what_is_its_own_or_reached_through_it() -> None:
     assert len(teller.subscribe(A, 9).take(ALL)) == len(HEAD) + 4
 
 
+def test_a_queue_on_other_terms_is_told_in_one_notice_and_as_gone_to_those_who_did_not_want_it_so() -> None:
+    teller = Teller()
+    both, old, new = (teller.live(address=address) for address in ("", "orders", "sales"))
+    teller.announcer.queue_added("q", "orders", "anycast", "")
+    teller.announcer.consumer_joined("q", "")
+    for subscriber in (both, old, new):
+        subscriber.take(ALL)
+    teller.announcer.queue_added("q", "sales", "anycast", "")
+    told = ["binding-added q@b at sales anycast distance 0", "consumer-created q@b []"]
+    assert [lines(each.take(ALL)) for each in (both, old, new)] == [told, ["binding-removed q@b"], told]
+
+
 def test_that_a_queue_is_deleted_is_told_and_told_on() -> None:
     teller = Teller()
     subscriber = teller.live(max_hops=2)
@@ -298,7 +310,7 @@ def test_a_consumer_that_was_not_there_cannot_leave(selector: str) -> None:
 QUEUES = ["a", "b", "c"]
 SELECTORS = ["", "x = 1", "x = 2"]
 event = st.one_of(
-    st.tuples(st.sampled_from(["add", "remove"]), st.sampled_from(QUEUES), st.just("")),
+    st.tuples(st.sampled_from(["add", "change", "remove"]), st.sampled_from(QUEUES), st.just("")),
     st.tuples(st.sampled_from(["join", "leave"]), st.sampled_from(QUEUES), st.sampled_from(SELECTORS)),
     st.tuples(st.just("take"), st.sampled_from(["1", "2", "9"]), st.just("")),
     st.tuples(st.sampled_from(["lose", "restart"]), st.just(""), st.just("")),
@@ -319,6 +331,8 @@ class Pair:
         if what == "add" and name not in self.there:
             self.there[name] = {}
             told.queue_added(name, name, "anycast", "")
+        elif what == "change" and name in self.there:
+            told.queue_added(name, name, "anycast", "x = 1")
         elif what == "remove" and self.there.pop(name, None) is not None:
             told.queue_removed(name)
         elif what == "join" and name in self.there:

@@ -40,6 +40,10 @@ class Node:
         self.routing.remove(binding)
         self.announcer.remote_removed(binding)
 
+    def replace(self, before: RemoteBinding, binding: RemoteBinding) -> None:
+        self.routing.replace(before, binding)
+        self.announcer.remote_added(binding)
+
     def changed(self, binding: RemoteBinding) -> None:
         self.routing.changed(binding)
         self.announcer.remote_changed(binding)

@@ -168,7 +168,8 @@ def test_a_binding_that_has_changed_is_another_one(other: n.BindingAdded) -> Non
     hearer = Hearer()
     table = live(hearer, added(), created())
     tell(table, RESET, other, created(), COMPLETE)
-    assert [call.partition(" ")[0] for call in hearer.routing.taken()] == ["remove", "add", "changed"]
+    assert hearer.routing.taken() == ["remove q@b", "add q@b via b distance 1 up 1x[]"]
+    assert table.bindings["q" + B] == hearer.routing.bindings["q" + B]
     assert table.bindings["q" + B].consumers_count == 1
 
 
@@ -176,11 +177,46 @@ def test_one_that_is_told_twice_is_another_one_as_well() -> None:
     hearer = Hearer()
     table = live(hearer, added(), created())
     tell(table, added())
-    assert hearer.routing.taken() == ["remove q@b", "add q@b via b distance 1 up"]
+    assert hearer.routing.taken() == ["remove q@b", "add q@b via b distance 1 up 1x[]"]
+    tell(table, created())
+    assert hearer.routing.taken() == []
     tell(table, RESET, added(), removed(), added(), created(), COMPLETE)
     assert hearer.routing.taken() == [
         "remove q@b", "add q@b via b distance 1 up", "changed q@b via b distance 1 up 1x[]",
     ]  # fmt: skip
+
+
+def test_one_with_other_terms_has_its_consumers_until_all_are_told_again() -> None:
+    hearer = Hearer()
+    table = live(hearer, added(), created(), created("a = 1"), created("a = 1"))
+    tell(table, added(selector="b = 1"), created("a = 1"), created("a = 1"), created())
+    assert hearer.routing.taken() == ["remove q@b", "add q@b via b distance 1 up 1x[] 2x[a = 1]"]
+    tell(table, created(), closed("a = 1"))
+    assert hearer.routing.taken() == [
+        "changed q@b via b distance 1 up 2x[] 2x[a = 1]", "changed q@b via b distance 1 up 2x[] 1x[a = 1]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [added("r"), removed("r"), created("", "r"), closed("b = 1")])
+def test_those_that_are_not_told_again_are_gone_with_the_next_that_is_told(after: BindingNotice) -> None:
+    hearer = Hearer()
+    table = live(hearer, added(), created(), created("a = 1"), created("b = 2"))
+    tell(table, added(selector="b = 1"), created("a = 1"))
+    assert len(hearer.routing.taken()) == 2
+    tell(table, after)
+    assert hearer.routing.taken()[0] == "changed q@b via b distance 1 up 1x[a = 1]"
+    assert table._selectors_count == 1
+
+
+def test_one_that_is_lost_or_removed_before_its_consumers_are_told_again() -> None:
+    hearer = Hearer()
+    table = live(hearer, added(), created())
+    tell(table, added(selector="b = 1"), removed())
+    assert hearer.routing.bindings == {}
+    tell(table, added(), created(), created(), added(selector="b = 1"))
+    table.lost()
+    tell(table, RESET, added(selector="b = 1"), created(), COMPLETE, created())
+    assert hearer.routing.taken()[-1] == "changed q@b via b distance 1 up 2x[]"
 
 
 def test_reset_in_the_middle_begins_anew() -> None:

@@ -251,12 +251,23 @@ class Announcer:
             fields: dict[str, str | int] = {"queue": added.queue[:100], "why": why}
             self._log(Notice(Level.WARNING, "cluster-queue-not-told", fields))
             return
-        self._remove(added.cluster_name)
         LOOK.has_touched = True
+        before = self.told.pop(added.cluster_name, None)
         self._number += 1
         told = self.told[added.cluster_name] = ToldBinding(self._number, added, via, {})
+        if before is not None:
+            self._withdraw(before, told)
         self._spread(told, text, 1)
         self._consumers(added.cluster_name, consumers)
+
+    def _withdraw(self, before: ToldBinding, told: ToldBinding) -> None:
+        """A binding takes the place of one that was told. Who is told of it needs no word that the other is gone: there
+        would be none between the two notices, and what is sent then would go nowhere."""
+        text = encode(BindingRemoved(told.added.cluster_name))
+        LOOK.has_touched = True
+        for subscriber in list(self.subscribers):
+            if subscriber.wants(before) and not subscriber.wants(told):
+                subscriber.change(text, before.number)
 
     def _remove(self, name: str, *, is_deleted: bool = False) -> None:
         LOOK.has_touched = True

@@ -62,6 +62,9 @@ class RemoteBindings(Protocol):
     def remove(self, binding: RemoteBinding) -> None:
         """It is there no more."""
 
+    def replace(self, before: RemoteBinding, binding: RemoteBinding) -> None:
+        """The same queue is there on other terms from now on. There is no time at which it is not."""
+
     def changed(self, binding: RemoteBinding) -> None:
         """Its consumers are others, or its link was lost or stands again."""
 
@@ -100,6 +103,7 @@ class RemoteTable:
         self._stale: dict[str, None] = {}
         self._recounted: dict[str, Counts] = {}
         self._recounted_selectors = 0
+        self._retold_left = 0  # consumers that are told again behind a binding whose terms have changed
 
     @property
     def is_live(self) -> bool:
@@ -160,12 +164,21 @@ class RemoteTable:
         self._stale = dict.fromkeys(self.bindings)
         self._recounted = {}
         self._recounted_selectors = 0
+        self._retold_left = 0
 
     def _complete(self) -> None:
         for name in list(self._stale):
             # Who has it tells of all that it has; others may have forgotten the way.
             self._remove(name, is_deleted=self.bindings[name].node_id == self.neighbour)
-        recounted, self._stale, self._recounted = self._recounted, {}, {}
+        self._stale = {}
+        self._settle()
+
+    def _settle(self) -> None:
+        """All consumers are told again: they take the place of those before."""
+        LOOK.has_touched = True
+        recounted, self._recounted = self._recounted, {}
+        self._recounted_selectors = 0
+        self._retold_left = 0
         for name, counts in recounted.items():
             binding = self.bindings[name]
             if counts != counts_of(binding):
@@ -200,6 +213,9 @@ class RemoteTable:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def _change(self, notice: BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed) -> None:
+        is_retold = isinstance(notice, ConsumerCreated) and notice.cluster_name in self._recounted
+        if self.is_live and self._recounted and not is_retold:
+            self._settle()
         if isinstance(notice, BindingAdded):
             self._added(notice)
         elif notice.cluster_name not in self.bindings or notice.cluster_name in self._stale:
@@ -210,6 +226,9 @@ class RemoteTable:
             self._remove(notice.cluster_name, is_deleted=notice.deleted)
         elif notice.cluster_name in self._recounted:
             self._count(notice)
+            self._retold_left -= 1
+            if self.is_live and self._retold_left <= 0:
+                self._settle()
         else:
             binding = self.bindings[notice.cluster_name]
             if isinstance(notice, ConsumerCreated):
@@ -228,6 +247,9 @@ class RemoteTable:
             return
         if name in self.bindings:
             if self._told_again(notice):
+                return
+            if self._is_first(name) and notice.distance < self.bindings[name].distance:
+                self._replace(notice)
                 return
             self._remove(name)
         self._add(notice)
@@ -264,21 +286,41 @@ class RemoteTable:
         if len(self.bindings) >= BINDINGS_MAX:
             self._pass_over(PassedOver.BINDINGS, notice.queue)
             return
-        binding = RemoteBinding(
-            notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
-            notice.distance + 1, notice.volatile, notice.exclusive,
-        )  # fmt: skip
+        binding = self._know(notice)
         name = binding.cluster_name
-        self.bindings[name] = binding
-        if binding.fault:
-            self._pass_over(PassedOver.UNREADABLE, binding.queue, binding.fault)
-        self._forget_circles(binding)
         holders = self._around.known.setdefault(name, [])
         holders.append(self)
         if len(holders) == 1:
             self._around.remotes.add(binding)
         else:
             self._step_forward(name)
+
+    def _replace(self, notice: BindingAdded) -> None:
+        """What routing knows of has other terms, and is no further than it was. Its consumers are those that it had
+        until all of them are told again."""
+        name = notice.cluster_name
+        before = self.bindings[name]
+        LOOK.has_touched = True
+        self._selectors_count -= len(before.consumer_filters)
+        self._stale.pop(name, None)
+        binding, counts = self._know(notice), counts_of(before)
+        self._recount(binding, counts)
+        if counts or not self.is_live:
+            self._recounted[name] = {}
+            self._retold_left = sum(counts.values())
+        self._around.remotes.replace(before, binding)
+
+    def _know(self, notice: BindingAdded) -> RemoteBinding:
+        binding = RemoteBinding(
+            notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
+            notice.distance + 1, notice.volatile, notice.exclusive,
+        )  # fmt: skip
+        LOOK.has_touched = True
+        self.bindings[binding.cluster_name] = binding
+        if binding.fault:
+            self._pass_over(PassedOver.UNREADABLE, binding.queue, binding.fault)
+        self._forget_circles(binding)
+        return binding
 
     def _remove(self, name: str, *, is_deleted: bool = False) -> None:
         LOOK.has_touched = True

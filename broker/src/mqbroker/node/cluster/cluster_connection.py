@@ -415,6 +415,12 @@ class ClusterConnection:
         self.remotes.remove(binding)
         self.announcer.remote_removed(binding)
 
+    def replace(self, before: RemoteBinding, binding: RemoteBinding) -> None:
+        """The same queue of another node on other terms. Nobody is told that it is gone."""
+        LOOK.has_touched = True
+        self.remotes.remove(before)
+        self.add(binding)
+
     def changed(self, binding: RemoteBinding) -> None:
         """It has other consumers, or is reached or not. One that was given up, or refused, is there again."""
         LOOK.has_touched = True
