@@ -9,14 +9,19 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.core.address.auto_delete import IDLE_MS_MIN
 from mqbroker.node.values import inputs as given
-from mqbroker.wire.performatives import Accepted, Attach, Source, Target
+from mqbroker.wire.performatives import Accepted, Attach, Declared, Source, Target
+from mqbroker.wire.sections import build_message
 from mqbroker.wire.types import Symbol
 
+from tests.support import transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
+from tests.support.stage import Stage, options_with
 from tests.unit.node.cluster.test_forwards import pair, waiting
 from tests.unit.node.cluster.test_grouping import Site
 
+CAPABILITIES = (None, "queue", "topic")
+ADDRESSES = {"kept": {"#": {"auto_delete_addresses": False}}, "forgotten": {}}
 MODES = ("OFF", "OFF_WITH_REDISTRIBUTION", "ON_DEMAND", "STRICT")
 NO_QUEUES = {"address_settings": {"#": {"auto_create_queues": False}}}
 
@@ -43,6 +48,50 @@ def error_of(producer: Producer) -> str:
     (error,) = [event.error for event in producer.talker.events if isinstance(event, told.Detached)]
     assert error is not None
     return str(error.condition)
+
+
+def sender_of(stage: Stage, capability: str | None, name: str, address: str = "orders") -> Producer:
+    """Who says which routing it wants, or says nothing."""
+    talker = stage.connect(name)
+    assert talker.session is not None
+    link = talker.session.attach_sender(
+        Attach(name=name, handle=0, role=False, source=Source(), initial_delivery_count=0,
+               target=Target(address=address, capabilities=(Symbol(capability),) if capability else None))
+    )  # fmt: skip
+    stage.run()
+    assert link.is_attached
+    producer = Producer.__new__(Producer)
+    producer.stage, producer.talker, producer.link = stage, talker, link
+    return producer
+
+
+def commit(producer: Producer, body: bytes) -> None:
+    """Send it as a transaction of its own."""
+    stage, talker = producer.stage, producer.talker
+    assert talker.session is not None
+    control = talker.session.attach_sender(transactions.coordinator_attach(f"coordinator {body!r}"))
+    stage.run()
+    transactions.declare(control, "declare")
+    stage.run()
+    declared = talker.events[-1]
+    assert isinstance(declared, told.Settled)
+    assert isinstance(declared.outcome, Declared)
+    txn_id = bytes(declared.outcome.txn_id)
+    transactions.post(producer.link, build_message(body, durable=True), "post", txn_id)
+    stage.run()
+    transactions.discharge(control, txn_id, "discharge")
+    stage.run()
+    discharged = talker.events[-1]
+    assert isinstance(discharged, told.Settled)
+    assert discharged.outcome == Accepted()
+    control.detach()
+    stage.run()
+
+
+def count_at(stage: Stage, name: str) -> int:
+    """Messages in a queue that may not be there."""
+    queue = stage.broker.store.queues.get(name)
+    return 0 if queue is None else queue.message_count
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -143,16 +192,7 @@ def test_a_sender_of_a_topic_makes_no_queue_when_the_last_subscription_elsewhere
     cluster, a, b = pair()
     b.admin("queue-create", name="kept", address="news", routing_type="multicast")
     cluster.run()
-    talker = a.connect("publisher")
-    assert talker.session is not None
-    link = talker.session.attach_sender(
-        Attach(name="p", handle=0, role=False, source=Source(), initial_delivery_count=0,
-               target=Target(address="news", capabilities=(Symbol("topic"),)))
-    )  # fmt: skip
-    a.run()
-    assert link.is_attached
-    producer = Producer.__new__(Producer)
-    producer.stage, producer.talker, producer.link = a, talker, link
+    producer = sender_of(a, "topic", "p", "news")
     b.admin("queue-delete", name="kept", force=True)
     cluster.run()
     producer.publish(b"nobody is there")
@@ -202,3 +242,121 @@ def test_what_an_administrator_sends_waits_for_its_group_and_finds_the_queue_tha
     site.cluster.run()
     assert b.replies[request].result == {"accepted": 1}
     assert held(a, b) == 1
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("second", CAPABILITIES)
+@pytest.mark.parametrize("first", CAPABILITIES)
+def test_no_sender_takes_the_queue_from_another(
+    first: str | None, second: str | None, address: str, in_transactions: bool
+) -> None:
+    stage = Stage(options_with(address_settings=ADDRESSES[address]))
+    stage.admin("queue-create", name="orders")
+    senders = [(each, sender_of(stage, each, f"{name}")) for name, each in enumerate((first, second))]
+    store = stage.broker.store
+    for _ in range(2):
+        stage.admin("queue-delete", name="orders", force=True)
+        assert ("orders" in store.addresses) == (address == "kept")
+        for turn, which in enumerate((1, 0, 0, 1)):
+            capability, producer = senders[which]
+            was_there, before = "orders" in store.queues, count_at(stage, "orders")
+            if in_transactions and capability != "topic":
+                commit(producer, b"%d" % turn)
+            else:
+                producer.publish(b"%d" % turn)
+                assert producer.outcomes[-1] == Accepted()
+            assert ("orders" in store.queues) == (was_there or capability != "topic")
+            assert count_at(stage, "orders") == before + (was_there or capability != "topic")
+        if "orders" not in store.queues:
+            stage.admin("queue-create", name="orders")
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("capability", [None, "queue"])
+def test_who_had_a_queue_has_one_where_another_made_a_topic_of_the_address(
+    capability: str | None, in_transactions: bool
+) -> None:
+    stage = Stage(options_with(address_settings=ADDRESSES["kept"]))
+    stage.admin("queue-create", name="orders")
+    producer = sender_of(stage, capability, "producer")
+    stage.admin("queue-delete", name="orders", force=True)
+    sender_of(stage, "topic", "later")
+    assert stage.broker.store.addresses["orders"].is_topic
+    if in_transactions:
+        commit(producer, b"m")
+    else:
+        producer.publish(b"m")
+    assert count_at(stage, "orders") == 1
+
+
+def test_the_transaction_of_a_topic_makes_no_topic_under_others() -> None:
+    stage = Stage(options_with(address_settings=ADDRESSES["kept"]))
+    stage.admin("queue-create", name="orders")
+    producer, publisher = sender_of(stage, None, "producer"), sender_of(stage, "topic", "publisher")
+    stage.admin("queue-delete", name="orders", force=True)
+    commit(publisher, b"t")
+    assert not stage.broker.store.addresses["orders"].is_topic
+    producer.publish(b"m")
+    assert count_at(stage, "orders") == 2
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_a_subscription_is_no_queue_for_who_asked_for_one(capability: str | None, in_transactions: bool) -> None:
+    stage = Stage(options_with())
+    stage.admin("queue-create", name="orders")
+    producer = sender_of(stage, capability, "producer")
+    stage.admin("queue-create", name="kept", address="orders", routing_type="multicast")
+    stage.admin("queue-delete", name="orders", force=True)
+    if in_transactions:
+        commit(producer, b"m")
+    else:
+        producer.publish(b"m")
+    assert (count_at(stage, "kept"), count_at(stage, "orders")) == (1, int(capability == "queue"))
+
+
+def test_who_asked_for_a_queue_and_may_make_none_is_told_where_only_a_subscription_is_left() -> None:
+    stage = Stage(options_with(**NO_QUEUES))
+    stage.admin("queue-create", name="orders")
+    stage.admin("queue-create", name="kept", address="orders", routing_type="multicast")
+    producer = sender_of(stage, "queue", "producer")
+    stage.admin("queue-delete", name="orders", force=True)
+    producer.publish(b"m")
+    assert (producer.outcomes, error_of(producer), count_at(stage, "kept")) == ([], "amqp:not-found", 0)
+
+
+def test_who_says_nothing_has_a_topic_where_the_settings_make_one() -> None:
+    stage = Stage(options_with(address_settings={"#": {"default_address_routing_type": "MULTICAST"}}))
+    stage.admin("queue-create", name="orders")
+    producer = sender_of(stage, None, "producer")
+    stage.admin("queue-delete", name="orders", force=True)
+    for _ in range(2):
+        producer.publish(b"m")
+    assert (producer.outcomes, "orders" in stage.broker.store.queues) == ([Accepted()] * 2, False)
+
+
+@pytest.mark.parametrize("capability", [None, "queue"])
+def test_a_topic_elsewhere_is_no_excuse_while_messages_wait_for_a_node_that_stopped(capability: str | None) -> None:
+    full = {"options": {"address_settings": {"#": {"max_size_messages": 2, "address_full_policy": "BLOCK"}}}}
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"], **full)
+    cluster.run()
+    cluster.wait(600)
+    for node in (a, b):
+        node.admin("queue-create", name="orders")
+    Consumer(b, credit=0)
+    cluster.run()
+    producer = sender_of(a, capability, "producer")
+    a.admin("queue-delete", name="orders", force=True)
+    for number in range(10):
+        producer.publish(b"%d" % number)
+        cluster.run()
+    b.give(given.Stop())
+    cluster.run()
+    assert waiting(a, "b")
+    sender_of(a, "topic", "publisher")
+    producer.publish(b"after")
+    cluster.run()
+    assert producer.outcomes == [Accepted()] * 11
+    assert count_at(a, "orders") == 1

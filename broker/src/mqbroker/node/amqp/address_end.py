@@ -14,7 +14,7 @@ from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.work import COPIED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import Address
+from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.malformed import take_before
 from mqbroker.node.amqp.message_admission import admitted
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class AddressEnd:
     """See the module's docstring."""
 
-    __slots__ = ("_origin", "_routing", "_store", "address", "is_withdrawn")
+    __slots__ = ("_origin", "_routing", "_store", "_was_shared", "address", "is_withdrawn")
 
     fixed_credit = 0
     request_size_max = 0
@@ -47,6 +47,7 @@ class AddressEnd:
         self._store: Final[Store] = peer.broker.store
         self._origin: Final = peer.origin
         self.address = address
+        self._was_shared: Final = address.is_shared  # a queue's as the link was attached
         self.is_withdrawn = False  # the permission, and it is asked for with each run
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
@@ -59,7 +60,7 @@ class AddressEnd:
         if store.memory.is_full and not store.takes_when_full(address):
             refuse_run(peer, event, store.memory.why_full)
             return
-        if self.is_withdrawn or (not address.has_way and not address.is_topic):
+        if self.is_withdrawn or not self._leads_on:
             if not self._bind_again(peer, event):
                 return
             address = self.address
@@ -91,15 +92,50 @@ class AddressEnd:
                 return False
             LOOK.has_touched = True
             self.is_withdrawn = False
-            if self.address.has_way or self.address.is_topic:
+            if self._leads_on:
                 return True
         return self._find(peer, event.link)
+
+    @property
+    def _leads_on(self) -> bool:
+        """Whether what comes gets where its sender wants it. Who asked for a queue, or found one, is not content with a
+        topic that somebody else made of the address; who asked for a queue is not with subscriptions either."""
+        address = self.address
+        if address.anycast:
+            return True
+        if self._routing == ANYCAST and address.target == address.name:
+            return address.goes_elsewhere
+        return address.has_way or (address.is_topic and (self._routing == MULTICAST or not self._was_shared))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether nobody else sends there."""
+        there = self._store.addresses.get(self.address.target, self.address)
+        return self.address.producers_count <= 1 and there.producers_count <= (there is self.address)
+
+    def _is_lost_at(self, address: Address | None) -> bool:
+        """Whether this is a topic that nobody has subscribed to, where the sender had found a queue, and neither a
+        person nor the settings made it one."""
+        if address is None or self._routing or not self._was_shared or not address.is_topic or address.has_way:
+            return False
+        return self._store.address_records.routing_of(address.name) != MULTICAST
+
+    def _found(self, actor: Actor) -> Address:
+        """Where it leads now. Raises Refused."""
+        store, target = self._store, self.address.target
+        there, is_alone = store.addresses.get(target), self._is_alone
+        was_topic = there is not None and there.is_topic
+        address = store.target_for(target, actor, self._routing)
+        LOOK.has_touched = True
+        if self._routing == MULTICAST and not is_alone:
+            address.is_topic = was_topic  # others may want a queue there: nothing becomes a topic under them
+        return store.target_for(target, actor, ANYCAST) if self._is_lost_at(address) else address
 
     def _find(self, peer: Peer, link: ReceiverLink) -> bool:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         store = self._store
         try:
-            address = store.target_for(self.address.target, peer.actor, self._routing)
+            address = self._found(peer.actor)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
@@ -115,7 +151,7 @@ class AddressEnd:
     def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
         """All go to the address."""
         address = self.address
-        if not address.has_way and not address.is_topic and not self.is_withdrawn and isinstance(event, Incoming):
+        if not self._leads_on and not self.is_withdrawn and isinstance(event, Incoming):
             self._find(peer, event.link)  # its queues were deleted: only what is there can own a group
         return [(self._store.addresses.get(address.target, self.address), 0, event.run.count)]
 
@@ -139,8 +175,14 @@ class AddressEnd:
         return self.address.name
 
     def place_of(self, run: Run) -> TerminusPlace:
-        """Where a message of a transaction goes."""
-        return TerminusPlace(self.address.target)
+        """Where a message of a transaction goes. As `_found`: it makes no topic under others, and a topic that another
+        sender made is no place for those who found a queue."""
+        routing = self._routing
+        if routing == MULTICAST and not self._is_alone:
+            routing = ""
+        elif self._is_lost_at(self._store.addresses.get(self.address.target)):
+            routing = ANYCAST
+        return TerminusPlace(self.address.target, routing)
 
     def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
         """Whether the sender may send there. Raises Refused."""
