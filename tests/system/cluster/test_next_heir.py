@@ -50,7 +50,13 @@ def read_all(*brokers: BrokerProcess) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("is_source_killed", [False, True])
+@pytest.mark.parametrize(
+    "is_source_killed",
+    [
+        pytest.param(False, marks=pytest.mark.every_other_day(0)),
+        pytest.param(True, marks=pytest.mark.every_other_day(1)),
+    ],
+)
 def test_the_next_one_takes_over_and_nothing_is_there_twice(make_broker: Make, is_source_killed: bool) -> None:
     brokers = Heirs(make_broker, 3).start()
     source, first, second = brokers

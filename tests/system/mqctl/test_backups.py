@@ -70,6 +70,7 @@ def rows(*words: str, code: int = 0) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.every_other_day(1)
 def test_a_backup_goes_to_the_control_node_and_back_to_its_node_or_another(host: Host) -> None:
     (first,) = rows("create", "kept", "--host", "mq1/dev-1")
     assert (first["host"], first["instance"], first["messages"]) == ("mq1", "dev-1", 300)
