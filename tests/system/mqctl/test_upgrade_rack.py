@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,11 @@ class TwoReleases(Site):
         names = {release: name for name, release in self.releases.items()} | {"": ""}
         return [names[row["running"]] for row in self.rows("upgrade", "status", code=code)]
 
+    def current(self) -> list[str]:
+        """What each host would run after a boot."""
+        names = {release: name for name, release in self.releases.items()}
+        return [names[row["release"]] for row in self.rows("upgrade", "status", code=3)]
+
     def until(self, line: str, then: Any, *words: str) -> str:
         """A command, and what is done when it says this; what it had said."""
         with subprocess.Popen(
@@ -68,28 +75,39 @@ class TwoReleases(Site):
         self.was_killed = True
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoReleases]:
-    with site_on(rack, "3", folder=tmp_path_factory.mktemp("upgrade") / "site", has_bundle=False) as one:
+@contextmanager
+def two_releases(folder: Path, options: str) -> Iterator[TwoReleases]:
+    """Three hosts that are a cluster of the last release; the folder is made."""
+    with site_on(rack, "3", folder=folder, has_bundle=False) as one:
         both = TwoReleases(one.folder, rack)
-        both.set_options(OWN_NODES)
+        both.set_options(options)
         both.run("rollout", "--yes", "--bundle", OLD)
         both.run("health", "--until-healthy", "--timeout", "120")
         yield both
 
 
-@pytest.fixture(scope="module")
-def traffic(site: TwoReleases) -> Iterator[Traffic]:
+def clients(site: Site) -> dict[str, Any]:
+    """A producer and a consumer at each host, so that the gate finds somebody who consumes while one of them is away;
+    and a backlog."""
     uri = uris(site)
     rings = [HOSTS[number:] + HOSTS[:number] for number in range(3)]
-    said = {
+    return {
         "queue": "orders",
         "producers": {ring[0]: uri(*ring) for ring in rings},
-        # One at each host, so that the gate finds somebody who consumes while one of them is away.
         "consumers": {host: uri(host) for host in HOSTS},
         "backlog": {"queue": "old", "uri": uri("mq3"), "count": BACKLOG, "read_from": uri("mq1")},
     }
-    with traffic_of(site, said) as one:
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoReleases]:
+    with two_releases(tmp_path_factory.mktemp("upgrade") / "site", OWN_NODES) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def traffic(site: TwoReleases) -> Iterator[Traffic]:
+    with traffic_of(site, clients(site)) as one:
         yield one
 
 
