@@ -137,6 +137,7 @@ def test_a_restore_holds_the_cluster_and_gives_it_back(world: World, kept: Path,
     # Where the folder is on the host, its name is one of the host, for which it is one of this machine here.
     assert restore(world, folder=str(kept), on_hosts=on_hosts) == Exit.DONE
     assert [(row["queue"], row["restored"], row["balances"]) for row in rows(world)] == [("orders", MESSAGES, True)]
+    assert "mq1: all of it is there, and is read before it takes the place of what was" in said(world)
     assert noted() == {(1, False)}
     aside = {name.removeprefix("before-restore-1/"): held for name, held in files().items() if "before-" in name}
     assert aside == before

@@ -177,6 +177,8 @@ class _Restore:
             operation.require_kept(self.world, self.own, self.node.host)
         self.may_count = True
         self._hold(is_held=True)
+        # What comes now is done in silence, and for as long as it takes to read all of it twice.
+        self.world.note(f"{self.node.name}: all of it is there, and is read before it takes the place of what was")
 
     def _hold(self, *, is_held: bool) -> None:
         """Whether the cluster stays held where this ends here."""
