@@ -3,18 +3,22 @@ accepted and gone. The node where it was deleted may know the queue of another n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.auto_delete import IDLE_MS_MIN
+from mqbroker.core.address.ways import QUEUE, ROUTINGS, STAY, WAYS
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Declared, Source, Target
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.types import Symbol
 
 from tests.support import transactions
-from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.node.cluster.test_forwards import pair, waiting
@@ -59,14 +63,13 @@ def sender_of(stage: Stage, capability: str | None, name: str, address: str = "o
                target=Target(address=address, capabilities=(Symbol(capability),) if capability else None))
     )  # fmt: skip
     stage.run()
-    assert link.is_attached
     producer = Producer.__new__(Producer)
     producer.stage, producer.talker, producer.link = stage, talker, link
     return producer
 
 
-def commit(producer: Producer, body: bytes) -> None:
-    """Send it as a transaction of its own."""
+def commit(producer: Producer, body: bytes, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Send it as a transaction of its own; something happens before the commit."""
     stage, talker = producer.stage, producer.talker
     assert talker.session is not None
     control = talker.session.attach_sender(transactions.coordinator_attach(f"coordinator {body!r}"))
@@ -79,6 +82,7 @@ def commit(producer: Producer, body: bytes) -> None:
     txn_id = bytes(declared.outcome.txn_id)
     transactions.post(producer.link, build_message(body, durable=True), "post", txn_id)
     stage.run()
+    meanwhile()
     transactions.discharge(control, txn_id, "discharge")
     stage.run()
     discharged = talker.events[-1]
@@ -261,7 +265,7 @@ def test_no_sender_takes_the_queue_from_another(
         for turn, which in enumerate((1, 0, 0, 1)):
             capability, producer = senders[which]
             was_there, before = "orders" in store.queues, count_at(stage, "orders")
-            if in_transactions and capability != "topic":
+            if in_transactions:
                 commit(producer, b"%d" % turn)
             else:
                 producer.publish(b"%d" % turn)
@@ -298,7 +302,82 @@ def test_the_transaction_of_a_topic_makes_no_topic_under_others() -> None:
     commit(publisher, b"t")
     assert not stage.broker.store.addresses["orders"].is_topic
     producer.publish(b"m")
-    assert count_at(stage, "orders") == 2
+    assert count_at(stage, "orders") == 1
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("other", CAPABILITIES)
+def test_the_transaction_of_a_topic_makes_no_queue(other: str | None, address: str) -> None:
+    stage = Stage(options_with(address_settings=ADDRESSES[address]))
+    stage.admin("queue-create", name="orders")
+    publisher = sender_of(stage, "topic", "publisher")
+    sender_of(stage, other, "other")
+    stage.admin("queue-delete", name="orders", force=True)
+    commit(publisher, b"t")
+    assert "orders" not in stage.broker.store.queues
+    stage.admin("queue-create", name="kept", address="orders", routing_type="multicast")
+    commit(publisher, b"t")
+    assert count_at(stage, "kept") == 1
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_what_was_posted_before_another_made_a_topic_of_the_address_is_in_a_queue(capability: str | None) -> None:
+    stage = Stage(options_with(address_settings=ADDRESSES["kept"]))
+    stage.admin("queue-create", name="orders")
+    producer = sender_of(stage, capability, "producer")
+
+    def meanwhile() -> None:
+        stage.admin("queue-delete", name="orders", force=True)
+        sender_of(stage, "topic", "later")
+
+    commit(producer, b"m", meanwhile)
+    assert count_at(stage, "orders") == (capability != "topic")
+
+
+ASIDE = {"wildcard": "news.#", "divert": "archive"}
+
+
+def _with_another_way(how: str, mode: str, capability: str | None, *, filtered: str = "") -> tuple[ClusterNode, str]:
+    """A node that may make no queue, whose address only another node has, and what its sender is told when it sends."""
+    cluster = ClusterStage()
+    options = options_for("a", ["b"], {"options": NO_QUEUES, "message_load_balancing": mode})
+    if how == "divert":
+        divert = DivertOptions("d", "news.a", "archive", filtered, exclusive=True, routing_type="PASS")
+        options = replace(options, diverts=(divert,))
+    a, b = cluster.make("a", options, {}), cluster.node("b", ["a"], message_load_balancing=mode)
+    cluster.run()
+    cluster.wait(600)
+    b.admin("queue-create", name="news.a")
+    a.admin("queue-create", name="aside", address=ASIDE[how], routing_type="multicast")
+    cluster.run()
+    producer = sender_of(a, capability, "producer", "news.a")
+    if producer.link.is_attached:
+        for _ in range(2):
+            producer.publish(b"m")
+        cluster.run()
+        assert producer.outcomes == [Accepted()] * 2
+    return a, "" if producer.link.is_attached else error_of(producer)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ASIDE)
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_who_may_make_no_queue_is_content_with_a_way_beside_it(how: str, mode: str, capability: str | None) -> None:
+    a, why = _with_another_way(how, mode, capability)
+    is_refused = mode.startswith("OFF") and (how, capability) == ("wildcard", "queue")
+    assert (why, count_at(a, "aside")) == (("amqp:not-found", 0) if is_refused else ("", 2))
+
+
+def test_a_divert_that_leaves_messages_is_no_way() -> None:
+    a, why = _with_another_way("divert", "OFF", None, filtered="colour = 'red'")
+    assert (why, count_at(a, "aside")) == ("amqp:not-found", 0)
+
+
+@pytest.mark.parametrize("wanted", WAYS)
+def test_the_short_way_says_what_the_table_says(wanted: str) -> None:
+    assert list(WAYS[wanted]) == list(WAYS[""])
+    assert WAYS[wanted][QUEUE] == STAY
+    assert set(WAYS[wanted].values()) <= {STAY, *ROUTINGS}
 
 
 @pytest.mark.parametrize("in_transactions", [False, True])

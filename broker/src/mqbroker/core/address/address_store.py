@@ -63,8 +63,8 @@ class AddressStore(ABC):
         """
 
     @abstractmethod
-    def target_for(self, target: str, actor: Actor | None, routing: str = "") -> Address:
-        """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
+    def target_for(self, target: str, actor: Actor | None, wanted: str = "") -> Address:
+        """Where messages go that name their target, and what is wanted there (ways.py), themselves. Raises Refused."""
 
     @abstractmethod
     def queue_for(self, name: str, actor: Actor | None) -> Queue:
@@ -77,6 +77,14 @@ class AddressStore(ABC):
     @abstractmethod
     def is_diverted(self, name: str) -> bool:
         """Whether messages of an address go to others as well, or instead."""
+
+    @abstractmethod
+    def is_diverted_whole(self, name: str) -> bool:
+        """Whether all messages of an address go to others instead."""
+
+    @abstractmethod
+    def is_topic_by_rule(self, name: str) -> bool:
+        """Whether an address without queues gives copies because a person or the settings say so."""
 
     # -- what is made and goes -----------------------------------------------------------------------------------------
 

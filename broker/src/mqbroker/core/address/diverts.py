@@ -89,6 +89,10 @@ class Diverts:
         address = self._store.addresses.get(name)
         return self._store.settings.of(name).address_full_policy == PAGE if address is None else address.can_page
 
+    def takes_all(self, name: str) -> bool:
+        """Whether an exclusive divert takes whatever comes to an address."""
+        return any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
+
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True

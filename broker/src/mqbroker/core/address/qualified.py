@@ -8,6 +8,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor, may_see
+from mqbroker.core.address.ways import ANY, ROUTINGS, WAYS, leads_aside, there_at
 from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -73,23 +74,35 @@ def alone_at(store: AddressStore, address: str, name: str, actor: Actor | None, 
     return alone
 
 
-def target_at(store: AddressStore, target: str, actor: Actor | None, routing: str = "") -> Address:
+def target_at(store: AddressStore, target: str, actor: Actor | None, wanted: str = ANY) -> Address:
     """Where messages go that name their target, an address or `address::queue`. Raises Refused.
 
-    `routing`: what whoever sends wants of a new one; where that is empty the address decides.
+    `wanted`: what whoever sends wants there, as in ways.py.
     """
     address, mark, queue = target.partition(FULLY_QUALIFIED)
     if mark:
-        return alone_at(store, address, queue, actor, routing)
+        return alone_at(store, address, queue, actor, ROUTINGS[wanted])
     check_is_one(address)
-    if routing == MULTICAST:
-        return store.make_address(address, actor)
     whole = store.addresses.get(address)
+    step = WAYS[wanted][there_at(store, whole)]
+    if ROUTINGS[wanted] == MULTICAST:
+        return _topic_at(store, address, actor, is_alone=wanted == MULTICAST)
     if whole is not None and whole.goes_elsewhere and address.startswith(TEMPORARY_PREFIX):
         return whole  # a reply: nobody would ever use, or end, a queue of that name here
     try:
-        return store.address_for(address, actor, anycast=routing == ANYCAST)
+        return store.address_for(address, actor, anycast=ANYCAST in (wanted, step))
     except Refused:
-        if whole is None or not whole.goes_elsewhere:
+        if whole is None or not (whole.goes_elsewhere or leads_aside(store, wanted, whole)):
             raise  # also where another node has it and gets nothing that is sent here
         return whole
+
+
+def _topic_at(store: AddressStore, name: str, actor: Actor | None, *, is_alone: bool) -> Address:
+    """The address of who sends to a topic; it becomes one only where nobody else sends there, who may want a queue."""
+    whole = store.addresses.get(name)
+    was_topic = whole is not None and whole.is_topic
+    address = store.make_address(name, actor)
+    LOOK.has_touched = True
+    if not is_alone:
+        address.is_topic = was_topic
+    return address

@@ -156,7 +156,11 @@ class Store(PagingStore):
         address = self.addresses.get(name)
         if address is not None and (address.is_shared or address.gives_copies):
             return not address.is_shared
-        return has_wildcards(name) or self.address_records.routing_of(name) == MULTICAST
+        return has_wildcards(name) or self.is_topic_by_rule(name)
+
+    def is_topic_by_rule(self, name: str) -> bool:
+        """Whether an address without queues gives copies because a person or the settings say so."""
+        return self.address_records.routing_of(name) == MULTICAST
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
         """Raises Refused where the actor has not this permission at this address, or that of this queue."""
@@ -166,13 +170,17 @@ class Store(PagingStore):
         """Whether messages of an address go to others as well, or instead."""
         return name in self.diverts.at
 
+    def is_diverted_whole(self, name: str) -> bool:
+        """Whether all messages of an address go to others instead."""
+        return self.diverts.takes_all(name)
+
     def may_send(self, target: str, actor: Actor | None) -> None:
         """Whether the actor may send there: to an address, or to `address::queue`. Raises Refused."""
         self.permit(actor, SEND, target.partition(FULLY_QUALIFIED)[0])
 
-    def target_for(self, target: str, actor: Actor | None, routing: str = "") -> Address:
-        """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
-        return target_at(self, target, actor, routing)
+    def target_for(self, target: str, actor: Actor | None, wanted: str = "") -> Address:
+        """Where messages go that name their target, and what is wanted there (ways.py), themselves. Raises Refused."""
+        return target_at(self, target, actor, wanted)
 
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""

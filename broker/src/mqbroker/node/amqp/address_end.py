@@ -14,7 +14,8 @@ from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.work import COPIED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.address.address import MULTICAST, Address
+from mqbroker.core.address.ways import AMONG, FOUND, is_content
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.malformed import take_before
 from mqbroker.node.amqp.message_admission import admitted
@@ -98,14 +99,17 @@ class AddressEnd:
 
     @property
     def _leads_on(self) -> bool:
-        """Whether what comes gets where its sender wants it. Who asked for a queue, or found one, is not content with a
-        topic that somebody else made of the address; who asked for a queue is not with subscriptions either."""
-        address = self.address
-        if address.anycast:
-            return True
-        if self._routing == ANYCAST and address.target == address.name:
-            return address.goes_elsewhere
-        return address.has_way or (address.is_topic and (self._routing == MULTICAST or not self._was_shared))
+        """Whether what comes gets where its sender wants it."""
+        if self.address.anycast:
+            return True  # as the table says of a queue to whoever asks; nearly all messages come by here
+        return is_content(self._store, self._wanted, self.address)
+
+    @property
+    def _wanted(self) -> str:
+        """What the sender wants there, as in core/address/ways.py."""
+        if self._routing == MULTICAST:
+            return MULTICAST if self._is_alone else AMONG
+        return FOUND if self._was_shared and not self._routing else self._routing
 
     @property
     def _is_alone(self) -> bool:
@@ -113,29 +117,11 @@ class AddressEnd:
         there = self._store.addresses.get(self.address.target, self.address)
         return self.address.producers_count <= 1 and there.producers_count <= (there is self.address)
 
-    def _is_lost_at(self, address: Address | None) -> bool:
-        """Whether this is a topic that nobody has subscribed to, where the sender had found a queue, and neither a
-        person nor the settings made it one."""
-        if address is None or self._routing or not self._was_shared or not address.is_topic or address.has_way:
-            return False
-        return self._store.address_records.routing_of(address.name) != MULTICAST
-
-    def _found(self, actor: Actor) -> Address:
-        """Where it leads now. Raises Refused."""
-        store, target = self._store, self.address.target
-        there, is_alone = store.addresses.get(target), self._is_alone
-        was_topic = there is not None and there.is_topic
-        address = store.target_for(target, actor, self._routing)
-        LOOK.has_touched = True
-        if self._routing == MULTICAST and not is_alone:
-            address.is_topic = was_topic  # others may want a queue there: nothing becomes a topic under them
-        return store.target_for(target, actor, ANYCAST) if self._is_lost_at(address) else address
-
     def _find(self, peer: Peer, link: ReceiverLink) -> bool:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         store = self._store
         try:
-            address = self._found(peer.actor)
+            address = store.target_for(self.address.target, peer.actor, self._wanted)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
@@ -175,14 +161,8 @@ class AddressEnd:
         return self.address.name
 
     def place_of(self, run: Run) -> TerminusPlace:
-        """Where a message of a transaction goes. As `_found`: it makes no topic under others, and a topic that another
-        sender made is no place for those who found a queue."""
-        routing = self._routing
-        if routing == MULTICAST and not self._is_alone:
-            routing = ""
-        elif self._is_lost_at(self._store.addresses.get(self.address.target)):
-            routing = ANYCAST
-        return TerminusPlace(self.address.target, routing)
+        """Where a message of a transaction goes; what is there then is held against what its sender wants now."""
+        return TerminusPlace(self.address.target, self._wanted)
 
     def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
         """Whether the sender may send there. Raises Refused."""

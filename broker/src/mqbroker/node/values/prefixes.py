@@ -21,7 +21,8 @@ Terminus = TypeVar("Terminus", Source, Target)
 
 
 class TerminusPlace(NamedTuple):
-    """An address, or `address::queue`, and the routing that is wanted there: anycast, multicast, or empty for any."""
+    """An address, or `address::queue`, and what is wanted there: anycast, multicast, empty for any, or more than a
+    terminus can say (core/address/ways.py)."""
 
     name: str
     routing: str = ""

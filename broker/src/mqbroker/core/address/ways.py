@@ -1,0 +1,68 @@
+"""Whether a sender is content with what is at its address: what it wants, against what is there, in one table.
+
+All ask here: the end of a link before it takes a message (node/amqp/address_end.py), whoever looks for an address again
+or attaches, and a transaction as it commits, which says what its sender wanted (`target_at` of qualified.py).
+Invariant: a sender that wants a queue, or had found one, never takes a topic that another sender made for a way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address_store import AddressStore
+
+# What a sender wants: ANYCAST a queue, MULTICAST a topic, and
+ANY: Final = ""  # what is there; where nothing is, what the settings say
+FOUND: Final = "found"  # the same, and its address had a queue as it came
+AMONG: Final = "among"  # a topic, where others send too: nothing becomes one under them
+
+# What is there, from the nearest on:
+QUEUE: Final = "queue"  # one that shares its messages out, of this node; or the one queue that is meant
+REMOTE: Final = "queue elsewhere"  # the same, of another node, and messages go to it from here
+COPIES: Final = "copies"  # subscriptions, here or where messages go to from here
+TOPIC: Final = "topic"  # that a person or the settings made, and nobody subscribes
+UNRULED: Final = "unruled topic"  # nobody subscribes, and no more than a sender made it one
+NOTHING: Final = "nothing"
+
+STAY: Final = "stay"  # what is there takes what comes; all others say what is asked for
+WAYS: Final = {
+    ANYCAST:   {QUEUE: STAY, REMOTE: STAY, COPIES: ANYCAST, TOPIC: ANYCAST, UNRULED: ANYCAST, NOTHING: ANYCAST},
+    MULTICAST: {QUEUE: STAY, REMOTE: STAY, COPIES: STAY,    TOPIC: STAY,    UNRULED: STAY,    NOTHING: MULTICAST},
+    AMONG:     {QUEUE: STAY, REMOTE: STAY, COPIES: STAY,    TOPIC: STAY,    UNRULED: STAY,    NOTHING: AMONG},
+    FOUND:     {QUEUE: STAY, REMOTE: STAY, COPIES: STAY,    TOPIC: STAY,    UNRULED: ANYCAST, NOTHING: ANY},
+    ANY:       {QUEUE: STAY, REMOTE: STAY, COPIES: STAY,    TOPIC: STAY,    UNRULED: STAY,    NOTHING: ANY},
+}  # fmt: skip
+ROUTINGS: Final = {ANYCAST: ANYCAST, MULTICAST: MULTICAST, AMONG: MULTICAST, FOUND: "", ANY: ""}  # of a new queue
+
+
+def is_content(store: AddressStore, wanted: str, address: Address) -> bool:
+    """Whether what comes to the address as it is now gets where its sender wants it."""
+    return WAYS[wanted][there_at(store, address)] == STAY
+
+
+def there_at(store: AddressStore, address: Address | None) -> str:
+    """What is at an address: one of the above."""
+    if address is None:
+        return NOTHING
+    if address.anycast or (address.multicast and address.target != address.name):
+        return QUEUE
+    if address.goes_elsewhere:
+        return REMOTE
+    if address.has_way:
+        return COPIES
+    if not address.is_topic:
+        return NOTHING
+    return TOPIC if store.is_topic_by_rule(address.name) else UNRULED
+
+
+def leads_aside(store: AddressStore, wanted: str, address: Address) -> bool:
+    """Whether all that comes gets somewhere though the address has no queue, so that who may make none is content.
+
+    Exclusive diverts take all, or addresses with wildcards get copies, which are no queue for who asked for one.
+    """
+    if store.is_diverted_whole(address.name):
+        return True
+    return wanted != ANYCAST and any(each.has_way for each in address.wildcards)
