@@ -40,6 +40,11 @@ def test_a_start_is_true_to_what_was_written_whatever_the_disk_did_with_it() -> 
     assert starts[LYING]["unseen"] > 0
 
 
+def test_a_file_that_is_missed_since_a_write_went_elsewhere_is_nothing_that_a_start_gave_up() -> None:
+    """A write that said that a file is not needed lies in another file, and nothing had been given up."""
+    assert WornDisks(281100009).run().violations == []
+
+
 def test_same_seed_same_trace() -> None:
     assert WornDisks(1).run().trace == WornDisks(1).run().trace
 
