@@ -252,9 +252,9 @@ def _take_without_pages(self: Paging, queue: Queue, page: Page, segment: Segment
     return segment
 
 
-def _give_without_newest(self: Retroactive, address: Address, ring: Queue) -> list[Segment]:
+def _give_without_newest(self: Retroactive, address: Address) -> list[Segment]:
     """A new subscription misses what came last."""
-    return _FITTING(self, address, ring)[:-1]
+    return _FITTING(self, address)[:-1]
 
 
 _FITTING = Retroactive._fitting

@@ -233,7 +233,8 @@ class ClusterSimulation:
         return [] if self.book is None or self._is_unsteady else self.book.found()
 
     def _queues(self) -> list[tuple[ClusterNode, Queue]]:
-        return [(node, queue) for node in self.nodes for queue in node.broker.store.queues.values()]
+        queues = [(node, queue) for node in self.nodes for queue in node.broker.store.queues.values()]
+        return [(node, queue) for node, queue in queues if not queue.kind.is_ring]  # nobody reads what is kept
 
     def _depth(self) -> int:
         return sum(queue.message_count for _, queue in self._queues())

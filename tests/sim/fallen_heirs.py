@@ -2,7 +2,8 @@
 
 Beside that all faults of clusters, and in the same histories single queues that drain, are called off, and nodes that
 are cordoned. Who fell out comes back at last, with what it had: all that was accepted anywhere has to come, once, and
-each receipt that was looked at when all had gone has to balance, over all its heirs.
+each receipt that was looked at when all had gone has to balance, over all its heirs. In some an address keeps messages
+for later queues: each is at one node then, which has it once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tests.sim.cluster_faults import ClusterFaults
 from tests.sim.cluster_shapes import MESH
 from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 from tests.sim.drained import GRACE_MS, LeavingClusters
+from tests.sim.kept import ADDRESS, KeptPublisher, keeping, lost_or_twice
 from tests.sim.network import ClusterNode
+from tests.support.checker import History
 
 NODES: Final = 3
 MESSAGES: Final = 40  # of each producer
@@ -59,6 +62,7 @@ class FallenHeirs(LeavingClusters):
 
     def __init__(self, seed: int) -> None:
         self.went_on = self.apart = 0
+        self.kept = History(is_several_nodes=True)  # of what is kept for later queues
         super().__init__(seed)
         self.faults: LongFaults = LongFaults(self.faults)
 
@@ -71,7 +75,13 @@ class FallenHeirs(LeavingClusters):
         (connection,) = options.cluster_connections
         narrow = replace(connection, confirmation_window_size=self.world.rng.choice((500, 2_000, 20_000)))
         scale_down = replace(options.scale_down, heir_timeout=HEIR_TIMEOUT_MS)
-        return replace(options, scale_down=scale_down, cluster_connections=(narrow,))
+        enriched = replace(options, scale_down=scale_down, cluster_connections=(narrow,))
+        return keeping(enriched) if self.has_kept else enriched
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether an address keeps messages for later queues; by dice of its own, so that others stay what they are."""
+        return Random(f"kept {self.seed}").random() < SHARE
 
     def _populate(self) -> None:
         """Much waits at all nodes before one leaves, and stays there."""
@@ -80,6 +90,10 @@ class FallenHeirs(LeavingClusters):
                 producer = Producer(self.world, node, f"{queue}-p{number}", self.history, queue, MESSAGES)
                 producer.pace_ms = 2
                 self.clients.append(producer)
+        for node in self.nodes if self.has_kept else ():
+            publisher = KeptPublisher(self.world, node, f"{ADDRESS}-{node.name}", self.kept, ADDRESS, MESSAGES)
+            publisher.pace_ms = 20
+            self.clients.append(publisher)
 
     def run(self) -> ClusterVerdict:
         """The history from beginning to end: one node leaves, so that there is a next heir."""
@@ -90,7 +104,7 @@ class FallenHeirs(LeavingClusters):
             for each in self.nodes:
                 self.world.after(at_ms, partial(self._look, each))
         verdict = ClusterSimulation.run(self)
-        verdict.violations += self.wrong
+        verdict.violations += self.wrong + lost_or_twice(self.kept, self.nodes)
         return verdict
 
     def plan(self) -> None:

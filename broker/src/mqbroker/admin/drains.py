@@ -7,6 +7,7 @@ from typing import Any, Final
 from mqbroker.admin.arguments import queue_named
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
+from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.broker.eviction import lock
@@ -20,6 +21,7 @@ REFUSED: Final = "amqp:precondition-failed"
 def begin(broker: Broker, request: AdminRequest) -> None:
     """`drain-queue`: what is in it, and what comes, goes to the queue of its name at a node, named or by its id."""
     queue = queue_named(broker, request, "queue")
+    check_is_public(queue.kind)
     connection, node_id = linked(broker, request)
     if why := why_it_takes_nothing(connection, node_id):
         raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}")

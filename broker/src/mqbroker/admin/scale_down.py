@@ -22,7 +22,7 @@ from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.scale_down_progress import (
     NONE,
     differences,
-    public_queues,
+    moving_queues,
     state_of,
     why_apart,
     why_it_stays,
@@ -126,7 +126,7 @@ def _named(found: list[Hindrance]) -> str:
 def _plan(broker: Broker, connection: ClusterConnection, node_id: str, found: list[Hindrance]) -> dict[str, Any]:
     """What would happen."""
     member = connection.topology.get(node_id)
-    going = [queue for queue in public_queues(broker) if not hindrance_of(queue.kind)]
+    going = [queue for queue in moving_queues(broker) if not hindrance_of(queue.kind)]
     rows = [drains.row_of(broker, queue) | _where(queue) | _held(broker, queue) for queue in going]
     return _shown(broker) | {
         "node_id": node_id, "node": None if member is None else member.name, "hindrances": found, "queues": rows,

@@ -15,7 +15,7 @@ from typing import Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
 from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
-from mqbroker.core.queue.kinds import FORWARD, RETROACTIVE
+from mqbroker.core.queue.kinds import FORWARD, RING_PREFIX
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Queue
@@ -46,8 +46,8 @@ class Address:
     __slots__ = (
         "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
         "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter",
-        "multicast", "name", "pages", "producers_count", "retains_max", "ring", "routed_total", "routing_types",
-        "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
+        "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings", "routed_total",
+        "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,8 @@ class Address:
         self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
         self.cluster_bindings: BindingsElsewhere | None = None  # bindings of other nodes, where there are any
         self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
-        self.retains_max = 0  # so many of them
+        self.rings: tuple[Queue, ...] = ()  # that one, and what came of those of nodes that have left,
+        self.retains_max = 0  # so many messages of all of them
         self.routed_total = 0
         self.unrouted_total = 0
         self.cursor = 0
@@ -99,8 +100,10 @@ class Address:
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
         LOOK.has_touched = True
-        if queue.kind.routing == RETROACTIVE:
-            self.ring = queue  # beyond the bounds of the address, whose producers would wait for it for ever
+        if queue.kind.is_ring:
+            self.rings = (*self.rings, queue)  # beyond the bounds of the address, whose producers would wait for ever
+            if queue.kind.name.startswith(RING_PREFIX):
+                self.ring = queue
             return
         self._bound_as(queue.kind.routing).append(queue)
         queue.meter = self.meter
@@ -112,8 +115,9 @@ class Address:
     def unbind(self, queue: Queue) -> None:
         """Messages of this address do not reach the queue from now on."""
         LOOK.has_touched = True
-        if queue is self.ring:
-            self.ring = None
+        if queue.kind.is_ring:
+            self.rings = tuple(each for each in self.rings if each is not queue)
+            self.ring = None if queue is self.ring else self.ring
             return
         self._bound_as(queue.kind.routing).remove(queue)
         self.look()

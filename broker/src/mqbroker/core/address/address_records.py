@@ -77,9 +77,10 @@ class AddressRecords:
     def delete(self, address: Address) -> bool:
         """Forget an address, to which no queue is bound that clients know; whether the journal was told."""
         was_recorded = bool(_attributes_of(address))
-        is_told = was_recorded or address.ring is not None
-        if address.ring is not None:
-            self._store.delete_queue(address.ring, BROKER)
+        rings = [each for each in address.rings if not each.kind.is_draining]  # what moves is for who comes elsewhere
+        is_told = was_recorded or bool(rings)
+        for ring in rings:
+            self._store.delete_queue(ring, BROKER)
         LOOK.has_touched = True
         address.routing_types, address.is_paused, address.is_pause_kept = (), False, False
         address.is_configured = False

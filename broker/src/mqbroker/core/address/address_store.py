@@ -34,6 +34,7 @@ class AddressStore(ABC):
     """See the module's docstring."""
 
     at: At
+    node_id: str
     limits: LimitOptions
     settings: Settings
     journal: Journal

@@ -121,7 +121,7 @@ class AutoDelete:
 
     def _is_unused(self, address: Address) -> bool:
         is_there = self._store.addresses.get(address.name) is address
-        is_free = address.is_empty and address.ring is None  # what is kept for later waits for somebody to come
+        is_free = address.is_empty and not address.rings  # what is kept for later waits for somebody to come
         return is_there and is_free and not (address.is_topic and address.producers_count)
 
     def attached(self, address: Address) -> None:

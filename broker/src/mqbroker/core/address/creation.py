@@ -9,7 +9,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.address_records import AddressRecords
 from mqbroker.core.address.auto_delete import AutoDelete
-from mqbroker.core.address.permissions import CREATE, CREATE_ADDRESS
+from mqbroker.core.address.permissions import BROKER, CREATE, CREATE_ADDRESS
 from mqbroker.core.address.quotas import ADDRESSES, QUEUES, maker_for
 from mqbroker.core.address.wildcards import Wildcards
 from mqbroker.core.queue.kinds import QueueKind, check_name
@@ -50,6 +50,16 @@ class Creation:
             self._wildcards.check(kind.address)
         store.permit(actor, CREATE[kind.is_durable], kind.address)
         store.quotas.check(QUEUES, actor)
+
+    def check_ring(self, kind: QueueKind) -> None:
+        """Whether there is room for what another node keeps for later queues of an address. Raises Refused."""
+        store = self._store
+        check_name("address", kind.address)
+        if len(store.queues) >= store.limits.queues_max:
+            raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.queues)} queues, which is queues-max")
+        if kind.address not in store.addresses:
+            self._records.check_count(BROKER)
+            self._wildcards.check(kind.address)
 
     def make_address(self, name: str, actor: Actor | None, *, is_temporary: bool) -> Address:
         """See `Store.make_address`."""

@@ -275,6 +275,8 @@ class Arrivals:
         arrival.is_counted = True
         self._counted[arrival.source] = None
         arrival.queue = self._store.remotes.queue_here(arrival.names[0], self.node_id)
+        if arrival.queue is not None and arrival.queue.kind.is_ring:
+            arrival.meter = None  # what is kept for later queues counts at no bound of its address
         return self._digests.get(arrival.source, NO_IDS)
 
     def come(self, source: str) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 class ClusterStore(AddressStore):
     """See the module's docstring."""
 
-    node_id: str
     remotes: Remotes
     auto_delete: AutoDelete
     dead_letters: DeadLetters

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, MULTICAST
+from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue import draining
 from mqbroker.core.queue.handed_over import HandedOver
-from mqbroker.core.queue.kinds import check_is_public
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +70,6 @@ class Drains:
     def check(self, queue: Queue) -> None:
         """Whether it can drain. Raises Refused."""
         kind = queue.kind
-        check_is_public(kind)
         if kind.is_draining:
             raise Refused(IN_USE, f"queue {kind.name!r} drains to node {kind.forwards_to} already")
         if what := hindrance_of(kind):
@@ -81,26 +79,29 @@ class Drains:
 
     def begin(self, queue: Queue, connection: str, target: str, link: str) -> None:
         """Its messages go to its namesake there from now on."""
-        route = (cluster_name_of(queue.kind.name, target),)
         LOOK.has_touched = True
         self._declare(
-            queue, replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link)
-        )
+            queue,
+            replace(queue.kind, connection=connection, forwards_to=target, route=self._route(queue, target),
+                    drains_as=link),
+        )  # fmt: skip
         self._added(queue)
         draining.begin(queue)
         self._store.changed(queue)
 
     def turn(self, queue: Queue, connection: str, target: str, link: str) -> None:
         """It drains to another node from now on; nothing that is in it may be at the one before."""
-        route = (cluster_name_of(queue.kind.name, target),)
         LOOK.has_touched = True
         self._declare(
             queue,
-            replace(queue.kind, connection=connection, forwards_to=target, route=route, drains_as=link,
-                    drain_ends=False),
+            replace(queue.kind, connection=connection, forwards_to=target, route=self._route(queue, target),
+                    drains_as=link, drain_ends=False),
         )  # fmt: skip
         self._added(queue)
         self._store.changed(queue)
+
+    def _route(self, queue: Queue, target: str) -> tuple[str]:
+        return (cluster_name_of(queue.kind.name_elsewhere(self._store.node_id), target),)
 
     def found(self, queue: Queue) -> None:
         """A queue drains that recovery found so. As long as its messages are read, each may have been sent."""
@@ -219,7 +220,7 @@ def number_of(link: str) -> int:
 def hindrance_of(kind: QueueKind) -> str:
     """What a queue of this kind is that does not drain yet; empty where it does."""
     hindrances = (
-        (kind.routing not in (ANYCAST, MULTICAST), f"is {kind.routing}"),
+        (kind.is_forwarding, f"is {kind.routing}"),
         (not kind.is_durable, "is not durable"),
     )
     return next((what for is_so, what in hindrances if is_so), "")

@@ -132,7 +132,7 @@ class Remotes:
     def queue_here(self, name: str, node_id: str) -> Queue | None:
         """The queue of this node, which has this id, that has a name in the whole cluster."""
         queue = self._store.queues.get(name.removesuffix(node_id))
-        if queue is None or queue.kind.is_internal:
+        if queue is None or queue.kind.is_forwarding:
             return None
         return queue if cluster_name_of(queue.kind.name, node_id) == name else None
 

@@ -259,10 +259,11 @@ def _few(queue: Queue, ids: IdRanges, others: IdRanges) -> IdRanges:
     return few
 
 
-def kind_for(of: QueueKind, share: HeirShare) -> QueueKind:
-    """What a queue was while it drained to that heir."""
-    return replace(of, connection=share.connection, forwards_to=share.target,
-                   route=(cluster_name_of(of.name, share.target),), drains_as=share.link, drain_ends=False)  # fmt: skip
+def kind_for(of: QueueKind, share: HeirShare, node_id: str) -> QueueKind:
+    """What a queue of this node was while it drained to that heir."""
+    route = (cluster_name_of(of.name_elsewhere(node_id), share.target),)
+    return replace(of, connection=share.connection, forwards_to=share.target, route=route, drains_as=share.link,
+                   drain_ends=False)  # fmt: skip
 
 
 def _name_of(kind: QueueKind) -> str:

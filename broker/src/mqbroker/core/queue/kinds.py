@@ -16,6 +16,8 @@ RETROACTIVE = "retroactive"  # that of the ring in which an address keeps its ne
 ROUTINGS = ("anycast", "multicast", FORWARD, RETROACTIVE)
 TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
+RING_PREFIX = INTERNAL_PREFIX + "retroactive."  # before an address: the ring of what was published at this node,
+RING_OF_PREFIX = INTERNAL_PREFIX + "retroactive-of."  # before a node and an address: that of what came of its ring
 
 
 @dataclass(slots=True)
@@ -101,6 +103,17 @@ class QueueKind:
     def is_internal(self) -> bool:
         """Whether clients do not know it: it gets nothing by its binding, and nothing is scheduled in it."""
         return self.routing in (FORWARD, RETROACTIVE)
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether it keeps messages of an address for queues that are made later."""
+        return self.routing == RETROACTIVE
+
+    def name_elsewhere(self, node_id: str) -> str:
+        """What a queue of the node with this id is called where it has moved to: rings of several nodes stay apart."""
+        if self.name.startswith(RING_PREFIX) and self.is_ring:
+            return f"{RING_OF_PREFIX}{node_id}.{self.address}"
+        return self.name
 
     @property
     def may_page(self) -> bool:

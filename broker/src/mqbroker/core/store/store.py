@@ -186,7 +186,7 @@ class Store(PagingStore):
         """An address that nobody is bound to any more is not kept."""
         address = self.addresses.get(name)
         LOOK.has_touched = True
-        if address is not None and address.is_empty and address.ring is None and not address.is_declared:
+        if address is not None and address.is_empty and not address.rings and not address.is_declared:
             del self.addresses[name]
             self.wildcards.gone(address)
             self.quotas.address_gone(address)
@@ -254,14 +254,14 @@ class Store(PagingStore):
         self.quotas.look(address)
         if kind.is_forwarding:
             self.remotes.added(queue)
-        elif kind.is_internal:
+        elif kind.is_ring:
             self.retroactive.added(queue)
         else:
             for each in self.queue_observers:
                 each.queue_added(queue)
-            if kind.is_draining:
-                self.remotes.drains.found(queue)
             self.redistribution.look(queue)
+        if kind.is_draining:
+            self.remotes.drains.found(queue)
         return queue
 
     def delete_queue(self, queue: Queue, actor: Actor | None) -> int:
@@ -290,11 +290,12 @@ class Store(PagingStore):
         self.quotas.look(address)
         if queue.kind.is_forwarding:
             self.remotes.gone(queue)
-        elif queue.kind.is_internal:
+        elif queue.kind.is_ring:
             self.retroactive.gone(queue)
         else:
             for each in self.queue_observers:
                 each.queue_removed(queue)
+        if queue.kind.is_draining:
             self.remotes.drains.gone(queue)
         if queue.alone is not None:
             queue.alone.unbind(queue)

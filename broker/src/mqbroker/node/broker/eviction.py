@@ -36,7 +36,7 @@ def evict(broker: Broker, queue: Queue, why: str, condition: str = DELETED) -> N
 def lock(broker: Broker, queue: Queue, node_id: str) -> None:
     """Nobody consumes from a queue of clients that is to drain; what they had is in it again."""
     broker.turns.part_consumers(queue)
-    if not queue.kind.is_internal and not queue.kind.is_draining:
+    if not queue.kind.is_forwarding and not queue.kind.is_draining:
         evict(broker, queue, f"queue {queue.kind.name!r} drains to node {node_id}", LOCKED)
 
 

@@ -83,6 +83,8 @@ class ArrivalEnd(ReceivingEnd):
         arrivals.detached(arrival.source, is_for_good=is_for_good)
         if arrival.is_counted and not arrivals.has_link(arrival.source):  # what it said of it holds no longer than it
             self._store.remotes.awaited.moves_here(arrival.names[0], arrival.source[:NODE_ID_SIZE], has_come=False)
+            if arrival.queue is not None and arrival.queue.kind.is_ring:
+                self._store.retroactive.parted(arrival.queue)
 
     @property
     def meter(self) -> Meter | None:
@@ -229,6 +231,8 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         peer.broker.store.remotes.awaited.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
         if said.get(HAS_COME) is True:
             peer.broker.store.arrivals.come(key)
+            if arrival.queue is not None and arrival.queue.kind.is_ring:
+                peer.broker.store.retroactive.all_came(arrival.queue)
     end = ArrivalEnd(peer.broker.store, arrival, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
     return MadeEnd(end, answer)
 
@@ -269,13 +273,16 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], no
     if kind is None or names != (cluster_name_of(kind.name, store.node_id),):
         raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
     found = store.queues.get(kind.name)
-    if found is None:
+    if found is None and kind.is_ring:
+        store.creation.check_ring(kind)
+        store.retroactive.moves_here(kind)
+    elif found is None:
         store.creation.check_queue(kind, BROKER)
         store.add_queue(kind)  # it is not new in the cluster: what its address keeps for later queues it has had
     elif found.kind.is_draining and not found.kind.drain_ends and not ends:  # one that ends keeps what comes
         why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
-    elif what := other_terms(found.kind, kind):
+    elif not kind.is_ring and (what := other_terms(found.kind, kind)):
         store.remotes.awaited.moves_here(
             names[0], node_id, has_come=True
         )  # nothing does, and nobody has to wait for it

@@ -220,9 +220,10 @@ class ForwardConsumer(LinkConsumer):
         return forwarded_alike(segment, count, self.peer.broker.at.wall_ms)
 
     def _is_value(self, queue: Queue, run: Run) -> bool:
-        """Whether a last-value queue may have it: of a key of its own, or by a property that a queue names."""
+        """Whether a last-value queue may have it, of a key of its own or by a property that a queue names; or a ring,
+        which tells by that what is newest."""
         address = self.peer.broker.store.addresses.get(queue.kind.address)
-        return bool(run.traits.last_value) or (address is not None and address.has_last_value_key)
+        return queue.kind.is_ring or bool(run.traits.last_value) or (address is not None and address.has_last_value_key)
 
     @property
     def _numbers(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.address_records import check_attributes as check_address
 from mqbroker.core.cluster.id_digest import PACKED_SIZE_BYTES, IdDigest
-from mqbroker.core.queue.kinds import DRAIN, QueueKind, check_attributes
+from mqbroker.core.queue.kinds import DRAIN, RING_OF_PREFIX, QueueKind, check_attributes
 from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.records import as_json
 from mqbroker.wire.performatives import Attach, Source, Target
@@ -44,7 +44,8 @@ def attach_for(
     `came_before`: that was so once, and was heard."""
     said: dict[Symbol, Any] = {SOURCE: node_id, ROUTE: list(kind.route), NUMBERED: is_numbered, CLOSES_FOR_GOOD: True}
     if kind.is_draining:
-        said[QUEUE] = as_json({name: value for name, value in kind.attributes().items() if name not in OF_HERE})
+        attributes = kind.attributes() | {"name": kind.route[0].removesuffix(kind.forwards_to)}
+        said[QUEUE] = as_json({name: value for name, value in attributes.items() if name not in OF_HERE})
         said[HAS_COME], said[CAME_BEFORE], said[DRAIN_ENDS] = has_come, came_before, kind.drain_ends
     return Attach(
         name=kind.drains_as or kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
@@ -74,7 +75,8 @@ def queue_wanted(said: Any, address: str) -> QueueKind | None:
     except (ValueError, RecursionError):
         return None
     kind = QueueKind.of(attributes)
-    return kind if kind.address == address and kind.routing in (ANYCAST, MULTICAST) and kind.is_durable else None
+    is_moving = kind.routing in (ANYCAST, MULTICAST) or (kind.is_ring and kind.name.startswith(RING_OF_PREFIX))
+    return kind if kind.address == address and is_moving and kind.is_durable else None
 
 
 def address_wanted(said: Any) -> dict[str, Any]:

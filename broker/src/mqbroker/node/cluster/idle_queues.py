@@ -84,7 +84,7 @@ class IdleQueues:
         """Whether there are some, or that node is still to be asked or told something of it."""
         remotes = self._broker.store.remotes
         is_heard = not (remotes.scale_down.has_to_ask(queue) or remotes.drains.has_to_say(queue))
-        return self.due_count(queue) > 0 or not (is_heard or queue.kind.is_internal)
+        return self.due_count(queue) > 0 or not (is_heard or queue.kind.is_forwarding)
 
     def is_without_credit(self, queue: Queue) -> bool:
         """Whether it has a link, whose node takes nothing more for now."""

@@ -108,8 +108,8 @@ class NextHeir:
         """Whether something waits in it that could go to anybody: what the heir may have cannot."""
         kind, handed_over = queue.kind, queue.handed_over
         waiting = queue.backlog.count + queue.paged_count
-        if kind.is_internal or not waiting or not kind.is_draining or handed_over is None:
-            return not kind.is_internal and not kind.is_draining and is_given_up and waiting > 0
+        if kind.is_forwarding or not waiting or not kind.is_draining or handed_over is None:
+            return not kind.is_forwarding and not kind.is_draining and is_given_up and waiting > 0
         record = self._broker.store.remotes.scale_down
         if (kind.connection, kind.forwards_to) != (record.connection, record.target) or kind.drain_ends:
             return False

@@ -72,13 +72,13 @@ def _is_under_way(broker: ClusterBroker) -> bool:
 
 def has_begun(broker: ClusterBroker) -> bool:
     """Whether all drain that can."""
-    queues = public_queues(broker)
+    queues = moving_queues(broker)
     return _is_under_way(broker) and all(hindrance_of(each.kind) or each.kind.is_draining for each in queues)
 
 
-def public_queues(broker: ClusterBroker) -> list[Queue]:
-    """By their names."""
-    queues = (queue for queue in broker.store.queues.values() if not queue.kind.is_internal)
+def moving_queues(broker: ClusterBroker) -> list[Queue]:
+    """Those that go to the heir, or would: of clients, and what addresses keep for later ones. By their names."""
+    queues = (queue for queue in broker.store.queues.values() if not queue.kind.is_forwarding)
     return sorted(queues, key=lambda each: each.kind.name)
 
 
