@@ -113,14 +113,28 @@ def test_one_message_that_stays_keeps_nobody_out_for_long(force: bool) -> None:
     assert (reader.bodies, count_at(a)) == (bodies(10), 1)
 
 
-def test_it_is_locked_for_as_long_as_its_messages_come() -> None:
+def test_it_is_locked_until_it_would_have_begun_to_come_for_five_seconds() -> None:
     cluster, a, b = exclusive(20)
     begin(a, cluster)
     cluster.hold_up("a", "b")
-    cluster.wait(4_900)
+    cluster.wait(15_900)
     assert is_told(read_at(b, cluster)) == LOCKED
     cluster.wait(200)
     assert is_told(read_at(b, cluster)) == "", "nothing has come for so long"
+
+
+def test_it_is_locked_while_a_client_stays_that_has_not_settled() -> None:
+    cluster, a, b = exclusive(20)
+    slow = Consumer(a, "slow", credit=1)
+    cluster.run()
+    assert slow.bodies == bodies(1)
+    begin(a, cluster)
+    for _ in range(10):
+        cluster.wait(1_000)
+        assert is_told(read_at(b, cluster)) == LOCKED, "it is still to come"
+    slow.settle(0)
+    moved(a, cluster)
+    assert read_at(b, cluster).bodies == bodies(19, 1)
 
 
 def test_it_is_open_where_only_a_consumer_makes_room() -> None:

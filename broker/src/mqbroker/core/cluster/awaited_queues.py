@@ -11,6 +11,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.cluster.parting_times import GRACE_NS, STAY_NS
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 
 if TYPE_CHECKING:
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 LOCKED: Final = "amqp:resource-locked"
 # After so long without a message of an exclusive queue its consumers are let in, whatever its node says of it: one may
-# be stuck there, which is too large here for example, or it is known here as what it was. A node that leaves parts from
-# its clients in a second and sends at once then; queues that are in use there for longer are served here before.
+# be stuck there, which is too large here for example, or it is known here as what it was. It counts from when the queue
+# began to come. Before that its clients may stay there for a while, and take of it what they had begun.
 STILL_NS: Final = 5 * NS_PER_S
+BEGINS_NS: Final = GRACE_NS + STAY_NS
 
 
 class AwaitedQueues:
-    """See the module's docstring. `stirred_ns`: by names in the cluster, when something of those came last."""
+    """See the module's docstring. `stirred_ns`: by names in the cluster, when something of those came last, or they
+    began to come."""
 
     def __init__(
         self,
@@ -50,12 +53,17 @@ class AwaitedQueues:
         LOOK.has_touched = True
         if heir:
             if self.leaving.get(node_id) != heir:
+                self._forget_stirred(node_id)
                 self._leaving_since_ns[node_id] = self._store.at.monotonic_ns
             self.leaving[node_id] = heir
         elif self.leaving.pop(node_id, ""):
             self._wholly_here = {name: None for name in self._wholly_here if not name.endswith(node_id)}
-            self.stirred_ns = {name: ns for name, ns in self.stirred_ns.items() if not name.endswith(node_id)}
+            self._forget_stirred(node_id)
             del self._leaving_since_ns[node_id]
+
+    def _forget_stirred(self, node_id: str) -> None:
+        LOOK.has_touched = True
+        self.stirred_ns = {name: ns for name, ns in self.stirred_ns.items() if not name.endswith(node_id)}
 
     def deleted(self, name: str) -> None:
         """A queue is there no more."""
@@ -70,6 +78,13 @@ class AwaitedQueues:
             self._wholly_here[there] = None
         else:
             self._wholly_here.pop(there, None)
+
+    def begins(self, name: str, node_id: str) -> None:
+        """That node's queue has a link by which it drains to its namesake here, `name` in the cluster: its first one
+        counts, as one that is stuck asks for another again and again."""
+        there = cluster_name_of(name.removesuffix(self._node_id), node_id)
+        if there not in self.stirred_ns:
+            self.stirs(name, node_id)
 
     def stirs(self, name: str, node_id: str) -> None:
         """Something of that node's queue came, which drains to its namesake here, `name` in the cluster."""
@@ -106,10 +121,11 @@ class AwaitedQueues:
                 yield binding
 
     def _may_come(self, binding: RemoteBinding) -> bool:
-        """Whether something of a queue came a short while ago, or its node has just begun to leave, and more may come.
-        Where the address takes nothing more, only a consumer makes room."""
+        """Whether something of a queue came a short while ago, or its node may not have begun to send it, and more may
+        come. Where the address takes nothing more, only a consumer makes room."""
         meter = self._store.addresses[binding.address].meter
-        since_ns = max(self.stirred_ns.get(binding.cluster_name, 0), self._leaving_since_ns[binding.node_id])
+        begins_ns = self._leaving_since_ns[binding.node_id] + BEGINS_NS
+        since_ns = self.stirred_ns.get(binding.cluster_name, begins_ns)
         is_still = self._store.at.monotonic_ns - since_ns >= STILL_NS
         return not is_still and not (meter is not None and meter.is_blocking)
 

@@ -228,6 +228,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     if QUEUE in said:
         answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival))
+        peer.broker.store.remotes.awaited.begins(names[0], source)
         peer.broker.store.remotes.awaited.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
         if said.get(HAS_COME) is True:
             peer.broker.store.arrivals.come(key)

@@ -14,8 +14,9 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
+from mqbroker.core.cluster.parting_times import GRACE_NS
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-from mqbroker.node.cluster.departing import GRACE_NS, LOOK_AGAIN_NS, DepartingClients, place_at
+from mqbroker.node.cluster.departing import LOOK_AGAIN_NS, DepartingClients, place_at
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector

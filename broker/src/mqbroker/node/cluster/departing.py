@@ -17,6 +17,7 @@ from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
+from mqbroker.core.cluster.parting_times import STAY_NS
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.amqp.clients import clients_of, clients_on_links
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
     from mqbroker.node.amqp.accepting_broker import AcceptingBroker
 
-GRACE_NS: Final = 1_000 * NS_PER_MS  # so long clients that are here may go on
-STAY_NS: Final = 10_000 * NS_PER_MS  # so much longer those with an open transaction, or with unsettled messages
 TRANSACTION: Final = "has a transaction open"
 COMING_IN: Final = "has sent a message that is not taken in yet"
 UNSETTLED: Final = "has not settled all messages that it took"

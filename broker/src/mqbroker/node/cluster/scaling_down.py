@@ -20,13 +20,12 @@ from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
+from mqbroker.core.cluster.parting_times import GRACE_NS, STAY_NS
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.departing import (
-    GRACE_NS,
     LOOK_AGAIN_NS,
-    STAY_NS,
     DepartingClients,
     Doors,
     place_at,
