@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 # The second: its node runs an earlier release, as in the middle of an upgrade.
@@ -35,28 +35,56 @@ def standing(topology: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary: dict[str, Any] | None) -> list[str]:
-    """A sentence for each link that stood and does not stand, or that no canary has crossed; none: all is whole."""
-    crossed = {(row["connection"], row["node_id"]): row for row in (canary or {}).get("links", [])}
-    inbound = set((topology or {}).get("inbound", []))
-    found = []
-    for one in wanted:
-        name = f"{one['node']} ({one['node_id']})" if one["node"] else one["node_id"]
-        if one["direction"] == IN:
-            if one["node_id"] not in inbound:
-                found.append(f"{name} has no link to this node any more")
-            continue
-        row = crossed.get((one["connection"], one["node_id"]))
-        if row is None:
-            found.append(f"there is no link to {name} any more")
-        elif row["state"] not in GOOD:
-            found.append(
-                f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
-            )
-    return found
+    """A sentence for each link that stood and does not stand, or that no canary has crossed; none: all is whole.
+
+    A node that has come back with another id is known by its name. A connection that has another name by now is any
+    that leads there, and one that was taken away has no links.
+    """
+    return [text for one in wanted if (text := _fault(one, topology or {}, (canary or {}).get("links", [])))]
 
 
-def wait(ask: Asked, wanted: list[dict[str, Any]], wait_s: float) -> tuple[list[str], dict[str, Any] | None]:
+def _fault(one: dict[str, Any], topology: dict[str, Any], crossings: list[dict[str, Any]]) -> str:
+    """What is wrong with this link; empty where nothing is."""
+    name = f"{one['node']} ({one['node_id']})" if one["node"] else one["node_id"]
+    if one["direction"] == IN:
+        nodes = {row["node_id"]: row["node"] for row in topology.get("members", [])}
+        is_back = any(_leads_to(one, found, nodes.get(found)) for found in topology.get("inbound", []))
+        return "" if is_back else f"{name} has no link to this node any more"
+    if "members" in topology and not topology["members"]:  # each connection has the node itself as a member
+        return ""
+    is_known = one["connection"] in {row["connection"] for row in topology.get("members", [])}
+    found = [
+        row
+        for row in crossings
+        if _leads_to(one, row["node_id"], row.get("node"))
+        and (row["connection"] == one["connection"] or (topology and not is_known))
+    ]
+    if not found:
+        return f"there is no link to {name} any more"
+    if any(row["state"] in GOOD for row in found):
+        return ""
+    row = found[0]
+    return f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
+
+
+def _leads_to(one: dict[str, Any], node_id: str | None, node: str | None) -> bool:
+    return node_id == one["node_id"] or (bool(node) and node == one["node"])
+
+
+def has_left(one: dict[str, Any], topology: dict[str, Any] | None, nodes: Collection[str] | None) -> bool:
+    """Whether the other node of a link is none of the cluster any more: `nodes`, the names of the inventory, do not
+    have it, and this node has forgotten it. None of them: nobody has."""
+    if nodes is None or topology is None or not one["node"] or one["node"] in nodes:
+        return False
+    rows = [*topology.get("members", []), *topology.get("links", [])]
+    return one["node_id"] not in {*(row["node_id"] for row in rows), *topology.get("inbound", [])}
+
+
+def wait(
+    ask: Asked, wanted: list[dict[str, Any]], wait_s: float, nodes: Collection[str] | None = None
+) -> tuple[list[str], dict[str, Any] | None]:
     """Until all these links stand and canaries have crossed them, or the time is over: the faults, the last answer.
+    Those to nodes that have left (`nodes`, as in `has_left`) are not waited for.
 
     `ask(operation, **arguments)` gives the result of an operation, None where there is none.
     """
@@ -64,7 +92,8 @@ def wait(ask: Asked, wanted: list[dict[str, Any]], wait_s: float) -> tuple[list[
     while True:
         left_s = deadline_s - time.monotonic()
         canary = ask("cluster-canary", timeout_ms=int(1000 * max(1, min(CANARY_S, left_s))))
-        found = faults(wanted, ask("topology"), canary)
+        topology = ask("topology")
+        found = faults([one for one in wanted if not has_left(one, topology, nodes)], topology, canary)
         if not found or time.monotonic() + EVERY_S > deadline_s:
             return found, canary
         time.sleep(EVERY_S)

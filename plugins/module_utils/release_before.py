@@ -18,6 +18,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.mqops.cluster.plugins.module_utils.files import put
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, UNIT_FILE, Places, link_name, text_of
 
 SCHEMA = 1
@@ -58,7 +59,7 @@ def note(release: str, places: Places = PLACES) -> None:
     for path in glob.glob(os.path.join(glob.escape(folder), "*.json")):
         if not os.path.isdir(os.path.join(_root(places), "releases", os.path.basename(path)[: -len(".json")])):
             os.unlink(path)
-    _put(place_of(release, places), json.dumps(found, indent=1, sort_keys=True) + "\n")
+    put(place_of(release, places), json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def read(release: str, places: Places = PLACES) -> Before | None:
@@ -101,19 +102,3 @@ def place_of(release: str, places: Places = PLACES) -> str:
 
 def _root(places: Places) -> str:
     return os.path.dirname(places.current)
-
-
-def _put(place: str, text: str) -> None:
-    """Whole or not at all, also after a power cut: what follows it cannot be read off the host any more."""
-    beside = f"{place}.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, place)
-    folder = os.open(os.path.dirname(place), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

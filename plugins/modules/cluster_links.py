@@ -9,24 +9,42 @@ DOCUMENTATION = r"""
 module: cluster_links
 short_description: Note the links of broker nodes, and wait until they do their work again
 description:
-  - Without O(wanted) it says which links to other nodes of the cluster stand, in both directions.
-  - With it, it waits until all of these stand again and a canary, a message that no client sees, has crossed each that
-    leads outwards. It fails where that does not come about.
+  - It says which links to other nodes of the cluster stand, in both directions, or waits until those that stood stand
+    again and a canary, a message that no client sees, has crossed each that leads outwards. It fails where that does
+    not come about.
+  - What has to stand again is noted on the host until it does, so that whoever comes after a run that failed or was
+    killed knows it as well.
   - A node that does not run, or has no cluster connection, has no links.
 author:
   - mqops maintainers (@mqops)
 options:
+  state:
+    description:
+      - V(standing) says which links stand.
+      - V(noted) says it, and notes on the host that they have to stand again, before its brokers are restarted.
+      - V(awaited) says which have not stood since.
+      - V(whole) waits until they do, and takes them out of the note.
+      - V(forgotten) waits for none of them any more, and says which these were.
+    type: str
+    choices: [standing, noted, awaited, whole, forgotten]
+    default: standing
   instances:
     description:
-      - Names of the instances.
+      - Names of the instances. Links of others that are noted are not waited for any more.
     type: list
     elements: str
     required: true
   wanted:
     description:
-      - What an earlier run returned as RV(links).
+      - With O(state=whole), the links to wait for; by default those that are noted.
     type: list
     elements: dict
+  nodes:
+    description:
+      - Names of the nodes of the cluster. A link to any other one that the node has forgotten is not waited for. By
+        default all are.
+    type: list
+    elements: str
   wait_s:
     description:
       - Seconds to wait for the links of each instance.
@@ -39,28 +57,28 @@ options:
     default: /opt/mq/current/bin/mqbroker
 attributes:
   check_mode:
-    description: Changes nothing anyway.
+    description: Notes nothing, and forgets nothing.
     support: full
   diff_mode:
-    description: Changes nothing.
+    description: There is nothing to show.
     support: none
 """
 
 EXAMPLES = r"""
 - name: Note the links that stand
   mqops.cluster.cluster_links:
+    state: noted
     instances: [default]
-  register: before
 
 - name: Wait until they do their work again
   mqops.cluster.cluster_links:
+    state: whole
     instances: [default]
-    wanted: "{{ before.links }}"
 """
 
 RETURN = r"""
 links:
-  description: The links that stand, or those that were wanted.
+  description: The links that are meant, those that were noted before among them with O(state=noted).
   type: list
   elements: dict
   returned: always
@@ -80,25 +98,38 @@ links:
     node:
       description: Name of the other node, where it is known.
       type: str
+standing:
+  description: Those of them that stand now.
+  type: list
+  elements: dict
+  returned: with O(state=noted)
+given_up:
+  description: The links in words.
+  type: list
+  elements: str
+  returned: with O(state=forgotten)
 canaries:
   description: What became of the canary of each link outwards, by instance.
   type: dict
-  returned: with O(wanted)
+  returned: with O(state=whole)
 """
 
 from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.mqops.cluster.plugins.module_utils import links, node
+from ansible_collections.mqops.cluster.plugins.module_utils import awaited_links, links, node
 from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECUTABLE, CommandFault
+from ansible_collections.mqops.cluster.plugins.module_utils.files import FileFault
 
 REMEDY = (
-    "look at it with mqctl topology and mqctl events, and run the rollout again when they stand: it does not wait for "
-    "them any more; hosts that had not had their turn are as they were"
+    "look at it with mqctl topology and mqctl events; no other broker is restarted before these links stand, in this "
+    "run or a later one: mend it and run it again, or restart this host alone with other options (--limit), or mqctl "
+    "rollback; a node that is gone for good takes mqctl scale-down, or mqctl cluster forget and to be out of the "
+    "inventory; --force (-e rollout_force=true) goes on without them"
 )
 
 
-def noted(module):
+def standing(module):
     """The links of all instances that stand."""
     found = []
     for name in module.params["instances"]:
@@ -107,43 +138,91 @@ def noted(module):
     return found
 
 
-def waited(module):
+def noted(module):
+    """All that have to stand again, and those of them that stand now."""
+    found = standing(module)
+    every = found if module.check_mode else awaited_links.add(found)
+    return {"links": meant(module, every), "standing": found}
+
+
+def meant(module, rows):
+    """Those of these links that are of the instances."""
+    return [row for row in rows if row["instance"] in module.params["instances"]]
+
+
+def whole(module):
+    """Wait; what is wrong is a failure, and stays noted."""
+    before = awaited_links.look()
+    wanted = before if module.params["wanted"] is None else module.params["wanted"]
+    result = {"links": meant(module, wanted), "canaries": {}}
+    try:
+        complaints, result["canaries"] = waited(module, result["links"])
+    except CommandFault as fault:
+        module.fail_json(msg=str(fault), **result)
+    if complaints:
+        wait_s = module.params["wait_s"]
+        module.fail_json(msg=f"not whole after {wait_s} s: {'; '.join(complaints)}; {REMEDY}", **result)
+    if not module.check_mode:
+        awaited_links.drop([*wanted, *(row for row in before if row["instance"] not in module.params["instances"])])
+    return result
+
+
+def waited(module, wanted):
     """The faults of all instances, and their canaries."""
     complaints, canaries = [], {}
     for name in module.params["instances"]:
-        wanted = [row for row in module.params["wanted"] if row["instance"] == name]
-        if not wanted:
+        own = [row for row in wanted if row["instance"] == name]
+        if not own:
             continue
-        found, canary = links.wait(
-            partial(node.ask, name, executable=module.params["executable"]), wanted, module.params["wait_s"]
-        )
+        ask = partial(node.ask, name, executable=module.params["executable"])
+        found, canary = links.wait(ask, own, module.params["wait_s"], module.params["nodes"])
         canaries[name] = (canary or {}).get("links", [])
         complaints += [f"{name}: {each}" for each in found]
     return complaints, canaries
+
+
+def forgotten(module):
+    """Nothing is waited for any more; what cannot be read is given up as well."""
+    try:
+        found = awaited_links.look()
+        told = [awaited_links.name_of(row) for row in found]
+    except FileFault as fault:
+        found, told = [], [str(fault)]
+    if not module.check_mode:
+        awaited_links.forget()
+    return {"links": found, "given_up": told}
+
+
+STATES = {
+    "standing": lambda module: {"links": standing(module)},
+    "noted": noted,
+    "awaited": lambda module: {"links": meant(module, awaited_links.look())},
+    "whole": whole,
+    "forgotten": forgotten,
+}
 
 
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "state": {
+                "type": "str",
+                "choices": ["standing", "noted", "awaited", "whole", "forgotten"],
+                "default": "standing",
+            },
             "instances": {"type": "list", "elements": "str", "required": True},
             "wanted": {"type": "list", "elements": "dict"},
+            "nodes": {"type": "list", "elements": "str"},
             "wait_s": {"type": "int", "default": 60},
             "executable": {"type": "path", "default": EXECUTABLE},
         },
         supports_check_mode=True,
     )
     try:
-        if module.params["wanted"] is None:
-            module.exit_json(changed=False, links=noted(module))
-        complaints, canaries = waited(module)
-    except CommandFault as fault:
-        module.fail_json(msg=str(fault))
-    result = {"links": module.params["wanted"], "canaries": canaries}
-    if complaints:
-        wait_s = module.params["wait_s"]
-        module.fail_json(msg=f"not whole after {wait_s} s: {'; '.join(complaints)}; {REMEDY}", **result)
-    module.exit_json(changed=False, **result)
+        module.exit_json(changed=False, **STATES[module.params["state"]](module))
+    except (CommandFault, FileFault) as fault:
+        module.fail_json(msg=str(fault), links=[])
 
 
 if __name__ == "__main__":

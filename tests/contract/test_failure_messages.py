@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from mqbroker.config.tables import node_name
+from mqbroker.config.variables import Instance
 from mqctl.errors import UsageError
+from mqctl.gate.batches import batches
 from mqctl.playbook.rollout import batch_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +90,13 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "The release can run with them": (
         {"__broker_trial": {"faults": ["release 2 refuses the options of a", "release 2 is old"]}},
         "release 2 refuses the options of a; release 2 is old; no broker was restarted on any host",
+    ),
+    "All links of the members that are not part of this run stand": (
+        {"__mq_absent_links": {"results": [
+            {"item": "mq1", "answer": {"failed": True, "msg": "not whole after 60 s: default: no", "links": []}},
+            {"item": "mq3", "answer": {}}, {"item": "mq4", "answer": {"links": []}},
+        ]}},
+        "mq1: not whole after 60 s: default: no",
     ),
     "It is known which release is left": (
         {"ansible_play_hosts_all": ["mq1", "mq2"],
@@ -258,7 +268,7 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
     ]
     # The last one gives the hosts back: one where that fails keeps nobody else's.
     assert plays.pop()["name"] == "Let others change these hosts again"
-    assert len(plays) == 8
+    assert len(plays) == 9
     assert [play.get("max_fail_percentage") for play in plays] == [0] * len(plays)
     # Where a host that is lost counts as failed, too.
     assert [play["name"] for play in plays if play.get("any_errors_fatal")] == [
@@ -351,6 +361,74 @@ def test_what_may_still_be_at_work_is_not_given_a_second_time(name: str, task: s
 def test_batches_are_restarted_as_they_were_judged() -> None:
     (play,) = [one for one in load(ROOT / "playbooks/rollout.yml") if "batches" in str(one.get("serial"))]
     assert play["order"] == "sorted"
+
+
+def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_batch() -> None:
+    plays = load(ROOT / "playbooks/rollout.yml")
+    (number,) = [number for number, one in enumerate(plays) if "batches" in str(one.get("serial"))]
+    tasks = [one["ansible.builtin.import_tasks"] for one in plays[number - 1]["tasks"]]
+    assert tasks == ["tasks/held.yml", "tasks/awaited.yml"]
+
+
+@pytest.mark.parametrize(
+    ("awaited", "size", "waiting"),
+    [
+        ({}, "", set()),
+        ({"mq1"}, "", set()),  # has its turn first: what it gets may be what mends it
+        ({"mq1"}, "2", {"mq1"}),  # and not with another one
+        ({"mq1", "mq2"}, "2", set()),
+        ({"mq2"}, "", {"mq2"}),
+        ({"mq1", "mq2"}, "", {"mq2"}),
+        ({"mq4"}, "", {"mq4"}),  # has nothing to be restarted for any more
+        ({"mq1", "mq4"}, "", {"mq4"}),
+    ],
+)
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_who_waits_for_the_links_of_an_earlier_restart(
+    awaited: set[str], size: str, waiting: set[str], *, is_forced: bool
+) -> None:
+    (task,) = [one for one in load(ROOT / "playbooks/tasks/awaited.yml") if one["name"].startswith("Wait until they")]
+    hosts = ["mq1", "mq2", "mq3", "mq4"]
+    found = set()
+    for host in hosts:
+        links = {one: {"links": [{"node": "x"}] if one in awaited else []} for one in hosts}
+        known = {
+            **task["vars"], "__mq_sizes": batches(hosts[:3], {}, size),
+            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]},
+            "ansible_play_hosts": hosts, "inventory_hostname": host,
+            "__mq_awaited": {**links[host], **({"given_up": []} if is_forced else {})},
+            "hostvars": {one: {"__mq_awaited": links[one]} for one in hosts},
+        }  # fmt: skip
+        if all(Templar(LOADER, known).evaluate_conditional(each) for each in task["when"]):
+            found.add(host)
+    assert found == (set() if is_forced else waiting)
+
+
+@pytest.mark.parametrize(("is_back", "wanted"), [(None, ["a", "b"]), (False, ["a", "b"]), (True, ["b"])])
+def test_a_rollback_waits_for_no_link_that_did_not_stand_before_it(wanted: list[str], *, is_back: bool | None) -> None:
+    (task,) = [one for one in load(ROOT / "playbooks/tasks/turn.yml") if one["name"].startswith("Wait until they")]
+    known = {
+        **task["vars"], "__mq_links": {"links": ["a", "b"], "standing": ["b"]}, "ansible_check_mode": False,
+        **({} if is_back is None else {"release_is_back": is_back}),
+    }  # fmt: skip
+    templar = Templar(LOADER, known)
+    assert templar.template(task["mqops.cluster.cluster_links"]["wanted"]) == wanted
+    assert all(templar.evaluate_conditional(each) for each in task["when"])
+
+
+def test_a_playbook_calls_nodes_as_their_brokers_are_called() -> None:
+    names = ["mq1", "fe80::1", "h" * 70, "own"]
+    hostvars: dict[str, dict[str, Any]] = {host: {"mq_cluster_name": "main"} for host in [*names, "other"]}
+    hostvars["h" * 70]["mq_instances"] = [{"name": "default"}, {"name": "b"}]
+    hostvars["own"]["mq_instances"] = [{"name": "c", "node_name": "given"}]
+    del hostvars["other"]["mq_cluster_name"]
+    template = load(ROOT / "playbooks/vars/roles.yml")["__mq_node_names"]
+    known = {"groups": {"all": list(hostvars)}, "hostvars": hostvars}
+    assert Templar(LOADER, known).template(template) == [
+        node_name(Instance(**one), host)
+        for host in names
+        for one in hostvars[host].get("mq_instances", [{"name": "default"}])
+    ]
 
 
 def test_a_rollback_waits_until_nothing_is_under_way_once_it_has_the_hosts() -> None:
@@ -447,7 +525,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 43
+    assert len(plays) == 44
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

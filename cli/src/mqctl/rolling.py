@@ -21,7 +21,7 @@ from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.gate.gate import Force, require_served, restarts
+from mqctl.gate.gate import require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.nodes import nodes_in
@@ -54,7 +54,14 @@ class RollingOptions(ReaderOptions, BundleOptions):
         bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
     ] = False
     resume: Resume = False
-    force: Force = False
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Also where somebody is not served meanwhile, or links do not stand that did before an earlier "
+            "restart; what is given up is told.",
+        ),
+    ] = False
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
@@ -90,7 +97,13 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     if is_idle and settled.all_settled(world, hosts, inputs):
         return leave_alone(world, options, cluster, hosts)
     play = rollout_play(folder, bundle, hosts, batch, is_canary_first=rolling.is_canary_first)
-    play = replace(play, is_check=options.check, is_diff=options.diff, command=rolling.command)
+    play = replace(
+        play,
+        variables={**play.variables, "rollout_force": options.force},
+        is_check=options.check,
+        is_diff=options.diff,
+        command=rolling.command,
+    )
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
     scope = OperationScope({one.name for one in hosts}, numbers_of(notes), goal)

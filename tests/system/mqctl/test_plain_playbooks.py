@@ -241,6 +241,52 @@ def test_a_run_that_wakes_up_does_nothing_to_a_host_that_another_one_has(
     assert (done.returncode == 0) == (not is_refused and "uninstall" in file)
 
 
+LEFT = {"instance": "default", "direction": "out", "connection": "all", "node_id": "7", "node": "mq2"}
+# Of a broker that has no cluster connection any more: none of its links is missing.
+NO_LINKS = 'echo \'{"id": 1, "result": {"members": [], "links": [], "inbound": []}}\''
+
+
+@pytest.mark.parametrize(
+    ("broker", "is_forced", "ends_well"),
+    share_of_today([
+        pytest.param("exit 1", False, False, id="they-do-not-stand"),
+        pytest.param(NO_LINKS, False, True, id="they-stand"),
+        pytest.param("exit 1", True, True, id="given-up"),
+    ]),
+)  # fmt: skip
+def test_what_an_earlier_run_has_restarted_comes_before_another_host(
+    tmp_path: Path, broker: str, *, is_forced: bool, ends_well: bool
+) -> None:
+    """Of mq1, which needs nothing more, before mq2 is restarted."""
+    hosts = {name: {"ansible_connection": "local", "mq_cluster_name": "main"} for name in ("mq1", "mq2")}
+    inventory = {"all": {"children": {"mq_turn_alone": {"hosts": {"mq2": {}}}}, "hosts": hosts}}
+    (tmp_path / "inventory.json").write_text(json.dumps(inventory))
+    (tmp_path / "manifest.json").write_text('{"release": "1"}')
+    known = {"ansible_python_interpreter": sys.executable, "mq_bundle": str(tmp_path)}
+    look = {"name": "look", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/awaited.yml")}
+    play = {"name": "now", "hosts": "mq1", "gather_facts": False, "vars": known, "tasks": [look],
+            "vars_files": [str(ROOT / "playbooks/vars/roles.json")]}  # fmt: skip
+    (tmp_path / "play.json").write_text(json.dumps([play]))
+    for place in PLACES:
+        (tmp_path / "room" / place).mkdir(parents=True)
+    program = tmp_path / "room/opt/mq/releases/1/bin/mqbroker"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{broker}\n")
+    program.chmod(0o755)
+    note = tmp_path / "room/var/lib/mq-operation-links.json"
+    note.write_text(json.dumps({"links": [LEFT]}))
+    words = ["-i", "inventory.json", "play.json", "-e", f"rollout_force={is_forced}", "-e", "rollout_links_wait_s=1"]
+    done = subprocess.run(
+        [*ALONE, "bash", "-c", f'{ROOM}exec "$@"', "bash", ANSIBLE, *words], cwd=tmp_path, text=True, timeout=300,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, capture_output=True, check=False,
+    )  # fmt: skip
+    said = " ".join(done.stdout.split())
+    assert (done.returncode == 0) == ends_well, done.stdout + done.stderr
+    assert note.exists() != ends_well
+    assert ("not whole after 1 s: default: there is no link to mq2 (7) any more" in said) != ends_well
+    assert ("default: the link to mq2 (7)" in said) == is_forced
+
+
 def test_a_host_that_can_note_nothing_is_one_that_cannot_be_taken(tmp_path: Path) -> None:
     """No failed task: those that were taken are given back by the tasks that follow."""
     tasks: list[dict[str, Any]] = [

@@ -6,6 +6,7 @@ The tests are one story and run in their order.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
@@ -43,8 +44,9 @@ class GrowingSite(Site):
         chosen = without(self.inventory, set(HOSTS) - set(names))
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(chosen))
 
-    def credit(self, number: int) -> None:
+    def credit(self, number: int, more: str = "") -> None:
         self.set_options(
+            f"{more}"
             f"mq_broker_options: {{limits: {{link_credit: {number}}}}}\n"
             "mq_connectors:\n  - {name: cluster, port: 5673}\n"
             f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
@@ -115,3 +117,38 @@ def test_the_first_batch_that_fails_ends_the_rollout(site: GrowingSite) -> None:
     assert [(row["links_up"], row["forwarding"]) for row in site.rows("status")] == [("2/2", 0)] * 3
     last = invocations()
     assert all(last[host] != before[host] for host in HOSTS)
+
+
+SHUT = (
+    "nft add table inet shut && nft 'add chain inet shut in { type filter hook input priority 0; }' && "
+    "nft 'add chain inet shut out { type filter hook output priority 0; }' && "
+    "nft 'add rule inet shut in tcp dport 5673 tcp flags syn drop' && "
+    "nft 'add rule inet shut out tcp dport 5673 tcp flags syn drop'"
+)
+NOTED = "test -e /var/lib/mq-operation-links.json && echo noted || echo nothing"
+
+
+def test_a_canary_that_failed_is_not_forgotten_when_the_command_is_repeated(site: GrowingSite) -> None:
+    """Links that stand go on, and no new one comes about: they are gone when the broker is restarted."""
+    site.credit(103, "rollout_links_wait_s: 10\n")
+    rack("exec", "mq1", "--", "sh", "-c", SHUT)
+    before = invocations()
+    first = site.run("rollout", "--yes", code=1)
+    assert re.search("mq1: failed: .*there is no link to mq[23] |mq1: failed: .*link to mq[23] ", first.stderr)
+    after = invocations()
+    assert [after[host] == before[host] for host in HOSTS] == [False, True, True]
+    again = site.run("rollout", "--yes", code=1)
+    assert re.search("mq1: failed: Wait until they stand .* link to mq[23] ", again.stderr)
+    assert "no other broker is restarted before these links stand" in again.stderr
+    other = site.run("rollout", "--yes", "--limit", "mq2", code=1)
+    assert re.search("mq2: failed: .* mq1: not whole after 10 s: .* link to mq[23] ", other.stderr)
+    assert invocations() == after
+    assert rack("exec", "mq1", "--", "sh", "-c", NOTED).strip() == "noted"
+    rack("exec", "mq1", "--", "nft", "delete", "table", "inet", "shut")
+    site.credit(103)  # all the time that there is
+    site.run("rollout", "--yes")
+    assert site.rows("plan") == []
+    last = invocations()
+    assert [last[host] == after[host] for host in HOSTS] == [True, False, False]
+    for host in HOSTS:
+        assert rack("exec", host, "--", "sh", "-c", NOTED).strip() == "nothing"

@@ -33,6 +33,17 @@ def test_a_host_that_fails_does_not_hide_the_rest() -> None:
     assert verdict(state) is Exit.FAILED
 
 
+def test_links_that_are_given_up_are_told() -> None:
+    (name,) = {
+        one["name"]
+        for one in yaml.safe_load((ROOT / "playbooks/tasks/awaited.yml").read_text())
+        if "ansible.builtin.debug" in one
+    }
+    told = event("runner_on_ok", "mq1", name, msg="default: the link to mq2 (7)")
+    told["event_data"]["role"] = None
+    assert RunState().apply(told) == [Happened("given up", "mq1", "default: the link to mq2 (7)")]
+
+
 def test_a_task_whose_answer_was_lost_may_be_under_way() -> None:
     state = RunState()
     state.apply(event("runner_on_start", "mq1"))

@@ -8,7 +8,10 @@ import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import links
 
 TOPOLOGY: dict[str, Any] = {
-    "members": [{"node_id": "1", "node": "mq1"}, {"node_id": "2", "node": "mq2"}],
+    "members": [
+        {"connection": "all", "node_id": "1", "node": "mq1"},
+        {"connection": "all", "node_id": "2", "node": "mq2"},
+    ],
     "links": [
         {"connection": "all", "node_id": "2", "node": "mq2", "state": "up"},
         {"connection": "all", "node_id": "3", "node": None, "state": "resting"},
@@ -19,9 +22,15 @@ OUT = {"direction": "out", "connection": "all", "node_id": "2", "node": "mq2"}
 IN = {"direction": "in", "connection": "", "node_id": "2", "node": "mq2"}
 
 
-def canary(state: str, why: str | None = None) -> dict[str, Any]:
+def canary(state: str, why: str | None = None, **more: str) -> dict[str, Any]:
     row = {"connection": "all", "node_id": "2", "connector": "amqp://mq2:5673", "state": state, "why": why}
-    return {"links": [row]}
+    return {"links": [row | more]}
+
+
+def members(connection: str, node_id: str, node: str) -> dict[str, Any]:
+    """What a node says that has this connection, and another node at the end of it."""
+    own = {"connection": connection, "node_id": "1", "node": "mq1"}
+    return {"members": [own, {"connection": connection, "node_id": node_id, "node": node}], "inbound": [node_id]}
 
 
 def test_links_that_stand_are_noted_in_both_directions() -> None:
@@ -48,6 +57,60 @@ def test_each_fault_names_its_link() -> None:
     ]
     assert links.faults([OUT], TOPOLOGY, None) == ["there is no link to mq2 (2) any more"]
     assert links.faults([OUT | {"node": None}], TOPOLOGY, {"links": []}) == ["there is no link to 2 any more"]
+
+
+def test_a_node_that_has_come_back_with_another_id_is_known_by_its_name() -> None:
+    back = members("all", "9", "mq2")
+    assert links.faults([OUT, IN], back, canary("confirmed", node_id="9", node="mq2")) == []
+    other = members("all", "9", "mq4")
+    assert links.faults([OUT, IN], other, canary("confirmed", node_id="9", node="mq4")) == [
+        "there is no link to mq2 (2) any more",
+        "mq2 (2) has no link to this node any more",
+    ]
+
+
+def test_a_connection_of_another_name_is_any_that_leads_there() -> None:
+    renamed = members("lan", "2", "mq2")
+    assert links.faults([OUT], renamed, canary("confirmed", connection="lan")) == []
+    assert links.faults([OUT], renamed, canary("failed", "so", connection="lan")) == [
+        "link to mq2 (2) at amqp://mq2:5673: failed: so"
+    ]
+    # One of two connections is there still: the other one does not stand for it.
+    both = {"members": [*TOPOLOGY["members"], *renamed["members"]]}
+    assert links.faults([OUT], both, canary("confirmed", connection="lan")) == ["there is no link to mq2 (2) any more"]
+
+
+def test_a_connection_that_was_taken_away_has_no_links() -> None:
+    assert links.faults([OUT], {"members": [], "inbound": []}, {"links": []}) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "topology", "has_left"),
+    [
+        (None, {"members": []}, False),  # nobody said who the nodes are
+        (["mq1"], {"members": []}, True),
+        (["mq1", "mq2"], {"members": []}, False),  # it is still to come
+        (["mq1"], None, False),  # nobody knows
+        (["mq1"], members("all", "2", "mq2"), False),  # it was taken out of the inventory and is still there
+        (["mq1"], {"links": [{"node_id": "2"}]}, False),
+        (["mq1"], {"inbound": ["2"]}, False),
+    ],
+)
+def test_a_node_has_left_that_neither_the_inventory_nor_the_broker_knows(
+    nodes: list[str] | None, topology: dict[str, Any] | None, *, has_left: bool
+) -> None:
+    assert links.has_left(OUT, topology, nodes) is has_left
+    assert not links.has_left(OUT | {"node": None}, topology, nodes)
+
+
+def test_a_link_to_who_has_left_is_not_waited_for() -> None:
+    own = {"members": [{"connection": "all", "node_id": "1", "node": "mq1"}]}
+
+    def ask(operation: str, **_: Any) -> Any:
+        return {"links": []} if operation == "cluster-canary" else own
+
+    assert links.wait(ask, [OUT, IN], 0, ["mq1"])[0] == []
+    assert len(links.wait(ask, [OUT, IN], 0)[0]) == 2
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ def run(world: World, options: Options) -> int:
     Nothing begins where clients would not be served while a batch is away; `--force` says what is given up.
 
     Between batches of brokers that are restarted, the links that stood have to stand again, and a message has to cross
-    each (`mqctl cluster canary`); at the end of all. Links that are down before a batch are not waited for: where a
-    restart has broken some, see to them before the command is said again.
+    each (`mqctl cluster canary`); at the end of all. Where they do not, the same command waits for them again, and
+    restarts no other host before; `--force` gives them up.
 
     Managed certificates that are missing or end soon are made before (`mqctl tls issue`).
 

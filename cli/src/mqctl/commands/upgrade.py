@@ -55,8 +55,8 @@ def run(world: World, options: Options) -> int:
     It is a rollout in which the first host that is restarted is alone, whatever --batch says. The release is put on
     all hosts and tried there, with their options and the formats of their journals, before any broker is restarted;
     what one host cannot run with ends it there. After each batch the links that stood have to stand again, and a
-    message has to cross each. Links that are down before a batch are not waited for: where the first host has broken
-    some, see to them before the command is said again.
+    message has to cross each. Where they do not, the same command waits for them again, and restarts no other host
+    before; --force gives them up.
 
     How far it is stands on the hosts. After Ctrl-C, a control node that was lost, or a pause, `mqctl upgrade resume`
     goes on, from any machine; `mqctl rollback` takes it back. A pause holds from the next batch on, and keeps the

@@ -24,6 +24,8 @@ VERDICT = "preflight_verdict"
 LOOK_BACK = "No host of the batches before fell out"
 # Where this fails somebody wished it (playbooks/tasks/held.yml).
 PAUSED = "Nobody has paused this operation"
+# What this says is told (playbooks/tasks/awaited.yml).
+GIVEN_UP = "Say which links are given up"
 OUTCOMES = {
     "runner_on_ok": "ok",
     "runner_on_skipped": "skipped",
@@ -56,7 +58,7 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One thing worth a line: `kind` is task, changed, refused, failed, stopped or unreachable."""
+    """One thing worth a line: `kind` is task, changed, given up, refused, failed, stopped or unreachable."""
 
     kind: str
     host: str
@@ -103,6 +105,8 @@ class RunState:
             return []
         if outcome == "ok":
             host.ok += 1
+            if host.task == GIVEN_UP:
+                return [Happened("given up", host.name, self._redact(reason_of(result)))]
             return self._changed(host) if result.get("changed") else []
         return self._fell_out(host, outcome, self._redact(reason_of(result)))
 
