@@ -223,22 +223,21 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     )  # fmt: skip
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> InventoryCluster:
-    """Three nodes, of which two consume from orders and the third sends there."""
-    variables = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+def serving(tmp_path: Path) -> None:
+    """What brokers of three hosts say."""
     members = [{"node": name, "node_id": f"id-{name}", "connector": f"amqp://{name}:5673"} for name in HOSTS]
     for name in HOSTS:
         (tmp_path / name / "bin").mkdir(parents=True)
         (tmp_path / name / "bin/mqbroker").write_text(BROKER_PROGRAM)
         (tmp_path / name / "bin/mqbroker").chmod(0o755)
+        known = [one | {"is_self": one["node"] == name} for one in members]
         reads = [QUEUE | {"consumer_count": int(name != "mq3")}]
         peers = [{"option": "discovery-groups.lan.discovery", "value": "gossip"},
                  {"option": "discovery-groups.lan.peers", "value": ["mq2:9"]},
                  {"option": "discovery-groups.lan.local-bind-address", "value": name},
                  {"option": "discovery-groups.lan.local-bind-port", "value": 9}]  # fmt: skip
         answers = {
-            "topology": {"node_id": f"id-{name}", "members": members}, "queues": {"queues": reads},
+            "topology": {"node_id": f"id-{name}", "members": known}, "queues": {"queues": reads},
             "addresses": {"addresses": [{"name": "orders", "paused": False}] if name != "mq1" else []},
             "producers": {"producers": [{"address": "orders"}, {"address": None}] if name == "mq3" else []},
             "config-show": {"options": peers}, "discovery": {"nodes": []}, "scale-down-show": {"state": "none"},
@@ -246,6 +245,13 @@ def cluster(tmp_path: Path) -> InventoryCluster:
             "health": HEALTH,
         }  # fmt: skip
         (tmp_path / name / "said.json").write_text(json.dumps(answers))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> InventoryCluster:
+    """Three nodes, of which two consume from orders and the third sends there."""
+    variables = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    serving(tmp_path)
     return InventoryCluster("main", tuple(Host(name, "main", variables, {}) for name in HOSTS))
 
 
