@@ -92,6 +92,12 @@ def holding(
             end(world, own)
 
 
+def give_back(world: World, cluster: InventoryCluster, what: str, scope: OperationScope) -> None:
+    """Go on in the place of `what`, of which nothing is left to do, and let go of the cluster. Raises CommandError."""
+    with holding(world, cluster, what, is_resumed=True, scope=scope):
+        pass  # the end of it gives the hosts back
+
+
 def require_over(world: World, own: HeldCluster) -> None:
     """Nothing of a run that was gone on with or given up is under way any more; that is waited for, for about a minute.
 

@@ -15,7 +15,7 @@ from mqctl.exits import Exit
 from mqctl.gate import gate
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
-from mqctl.operation import OperationScope, Resume, holding, numbers, require_free
+from mqctl.operation import OperationScope, Resume, give_back, holding, numbers, require_free
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
@@ -164,8 +164,7 @@ def _goes_on(
     failed = [one for one in found if one.state == FAILED]
     if failed and not options.wait:
         if options.resume:
-            with holding(world, leaver.cluster, leaver.command, is_resumed=True, scope=scope):
-                pass
+            give_back(world, leaver.cluster, leaver.command, scope)
         why = "; ".join(f"{one.name}: {text}" for one in failed for text in told(one.drain.get("hindrances", ())))
         raise CommandError(
             f"{leaver.host.name} drains already, and not all of it can move: {why or 'it does not say why'}; the "

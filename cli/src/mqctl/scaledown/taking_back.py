@@ -15,7 +15,7 @@ from mqctl.admin import AdminClient
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import Node
-from mqctl.operation import HeldCluster, OperationScope, holding, is_held_by, numbers
+from mqctl.operation import HeldCluster, OperationScope, give_back, holding, is_held_by, numbers
 from mqctl.scaledown import archive
 from mqctl.scaledown.beginning import answering, require_answers, targets_of
 from mqctl.scaledown.drain import ENDED, DrainFollower, each
@@ -88,8 +88,7 @@ def _refuse(
     if not lost:
         first = gone[0]
         if is_held_by(world, first.cluster, first.back):
-            with holding(world, first.cluster, first.back, is_resumed=True, scope=scope):
-                pass
+            give_back(world, first.cluster, first.back, scope)
         names = ", ".join(one.host.name for one in gone)
         raise CommandError(f"{names}: drained and stopped already, so nothing is left to be taken back", first.again)
     if all(states[one.node.host] == STOPPED for one in lost):
