@@ -52,7 +52,8 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "operation 8 is under way; the broker stays as it was",
     ),
     "Nobody has gone on with this removal or given it up": (
-        {"__uninstall_kept": {"refusal": "operation 8 is under way"}, "__uninstall_stopped": {"changed": True}},
+        {"__uninstall_kept": {"refusal": "operation 8 is under way"}, "__uninstall_stopped": {"changed": True},
+         "uninstall_archive": ""},
         "operation 8 is under way; what is still on the host stays; its brokers are stopped and disabled by now: mqctl",
     ),
     "No node id occurs twice": ({"__mq_shared": "mq1 and mq2 share a node id"}, "mq1 and mq2 share a node id"),
@@ -182,6 +183,16 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+def test_who_is_cut_off_while_a_host_leaves_is_not_led_to_a_rollout_of_it() -> None:
+    """Its brokers have drained: they would run again as empty ones."""
+    own, message = failing()["Nobody has gone on with this removal or given it up"]
+    known = {"__uninstall_kept": {"refusal": "x"}, "__uninstall_stopped": {"changed": True},
+             "uninstall_archive": "scale-down-1", "inventory_hostname": "mq3"}  # fmt: skip
+    said = Templar(LOADER, {**own, **known}).template(message)
+    assert "mqctl scale-down mq3 --resume takes it out" in said
+    assert "rollout" not in said
+
+
 def load(path: Path) -> Any:
     """A file of ours: its templates are trusted."""
     return LOADER.load_from_file(str(path), trusted_as_template=True)
@@ -307,6 +318,11 @@ def test_each_play_that_may_change_a_host_asks_first_whose_it_is(name: str) -> N
             one.get("ansible.builtin.import_tasks") for one in (*play.get("pre_tasks", []), *play.get("tasks", []))
         ]
         assert first[int(first[0] == "tasks/batch.yml")] == "tasks/held.yml", play["name"]
+
+
+def test_a_host_that_leaves_has_its_receipt_before_anything_that_can_fail() -> None:
+    (play,) = [one for one in load(ROOT / "playbooks/scale_down.yml") if "roles" in one]
+    assert play["pre_tasks"][-1]["name"] == "Leave the receipt there"
 
 
 @pytest.mark.parametrize("name", ["uninstall", "scale_down"])

@@ -147,7 +147,8 @@ def _stays_for(world: World, first: Leaver, lost: Sequence[str]) -> bool:
     if lost:
         world.note(
             f"{' and '.join(lost)} {verb}, so the cluster stays held: {first.back} once more when that is over, or "
-            f"mqctl operation release now and mqctl scale-down {' '.join(lost)} --cancel then"
+            f"mqctl operation release now and mqctl scale-down {' '.join(lost)} --cancel then; of what never comes "
+            "back, mqctl operation release and mqctl cluster forget"
         )
     return bool(lost)
 
