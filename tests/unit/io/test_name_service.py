@@ -116,10 +116,49 @@ def test_the_next_server_is_asked_where_one_does_not_answer(server: NameServer) 
         ask(SERVICE, [])
 
 
-def test_a_server_that_says_no_is_believed_last(server: NameServer) -> None:
-    server.flags = 0x8183
-    with pytest.raises(NoAnswer, match="there is no such name"):
+def test_a_server_that_says_that_it_has_no_answer_is_believed_last(server: NameServer) -> None:
+    server.flags = 0x8185
+    with pytest.raises(NoAnswer, match="it refused"):
         ask(SERVICE, [server.place])
+    server.flags = 0x8183
+    assert ask(SERVICE, [server.place]) == [], "there is no such name"
+
+
+HOST = "mq2.invalid"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_answer"),
+    [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False), (socket.EAI_FAIL, False)],
+)
+def test_a_name_that_does_not_exist_leads_nowhere_and_one_without_an_answer_where_it_did(
+    code: int, is_answer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the resolver of the host says is put in its place: no test may depend on the names of a network."""
+    says: list[int] = []
+    really = socket.getaddrinfo
+
+    def getaddrinfo(host: str, port: int, **more: Any) -> Any:
+        if host == HOST and says:
+            raise socket.gaierror(says[0], "said")
+        return really("127.0.0.2" if host == HOST else host, port, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    async def work() -> None:
+        ears, one = Ears(), ear(None, "127.0.0.1:5673", f"{HOST}:5673")
+        await one.look(ears)
+        says.append(code)
+        if is_answer:
+            await one.look(ears)
+        else:
+            with pytest.raises(EndpointUnreachable, match=HOST):
+                await one.look(ears)
+        one.close()
+        kept = ears.found[0][:1] if is_answer else ears.found[0]
+        assert (len(ears.found[0]), ears.found[1]) == (2, kept)
+
+    asyncio.run(work())
 
 
 def test_hosts_have_name_servers() -> None:
@@ -153,9 +192,9 @@ def test_addresses_and_services_together_and_a_failure_keeps_what_was_there(serv
 
 def test_names_that_never_led_anywhere_are_unreachable(server: NameServer) -> None:
     async def work() -> None:
-        server.flags = 0x8183
+        server.flags = 0x8182
         ears, one = Ears(), ear(server, SERVICE)
-        with pytest.raises(EndpointUnreachable, match=r"there is no such name; see names and /etc/resolv\.conf"):
+        with pytest.raises(EndpointUnreachable, match=r"it failed; see names and /etc/resolv\.conf"):
             await one.join(ears)
         assert ears.found == []
         one.close()

@@ -1,7 +1,8 @@
 """Places of nodes from DNS: names with a port are resolved as the host resolves names, SRV names by asking its servers.
 
-Owns one thread. A name that cannot be resolved keeps what it led to before, and is told of; the others count as ever.
-Source: getaddrinfo(3), resolv.conf(5), RFC 2782.
+Owns one thread. A name that does not exist is an answer, which leads nowhere; one of which no server says
+anything keeps what it led to before, and is told of; the others count as ever. Source: getaddrinfo(3), resolv.conf(5),
+RFC 2782.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ PORT: Final = 53
 DATAGRAM_BYTES: Final = 4096
 Servers = Callable[[], list[tuple[str, int]]]
 ResolvedPlaces = list[tuple[str, str, int]]
+NOBODY: Final = (
+    socket.EAI_NONAME,
+    socket.EAI_NODATA,
+)  # no such name, or none with an address; all others are no answer
 
 
 class NameEar(PollingEar):
@@ -90,7 +95,12 @@ def ask(name: str, servers: list[tuple[str, int]]) -> list[srv.ServicePlace]:
 
 
 def _addresses(name: str, host: str, port: int) -> ResolvedPlaces:
-    rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in NOBODY:
+            return []
+        raise
     return [(name, address, port) for address in dict.fromkeys(str(row[4][0]) for row in rows)]
 
 

@@ -50,6 +50,7 @@ def test_targets_come_by_priority_and_then_as_they_are_named() -> None:
 def test_no_such_service_is_no_target() -> None:
     assert targets(ASKED, answer(target(0, 0, b"\0"))) == []
     assert targets(ASKED, answer()) == []
+    assert targets(ASKED, answer(flags=0x8183)) == [], "that there is no such name is an answer"
 
 
 def test_an_answer_that_is_cut_is_asked_for_again() -> None:
@@ -67,7 +68,7 @@ FORWARD = target(0, 1, b"\xc1\xff")
         (answer(number=0x1235), "to another question"),
         (answer(flags=0x0100), "to another question"),
         (answer(asked=question(0x1234, "_mq._tcp.example.com")), "to another question"),
-        (answer(flags=0x8183), "there is no such name"),
+        (answer(flags=0x8183, asked=question(0x1234, "_mq._tcp.example.com")), "to another question"),
         (answer(flags=0x8182), "it failed"),
         (answer(flags=0x8189), "with code 9"),
         (answer(target(0, 1, name("mq1.example.org")))[:-3], "not well-formed"),

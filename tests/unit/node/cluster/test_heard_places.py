@@ -114,7 +114,8 @@ def test_a_place_that_does_not_answer_is_tried_every_half_minute_and_no_member_i
     cluster.wait(10 * SLOW_MS)
     assert len(a.dials) - before in (10, 11)
     assert a.admin("topology")["links"] == []
-    assert not a.events("bridge-failed")
+    (told,) = a.events("bridge-failed")
+    assert (told["connector"], told["retry_ms"]) == ("amqp://b:5673", 30_000), "once, however often it is tried"
 
 
 @pytest.mark.parametrize(("attempts", "state"), [(3, "gone"), (-1, "up")])

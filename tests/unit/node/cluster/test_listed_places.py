@@ -72,7 +72,8 @@ def test_a_listed_name_is_tried_where_its_node_says_another_one_of_itself_and_co
     end(b)
     cluster.wait(5 * SLOW_MS)
     assert not canary(cluster, a)["is_whole"]
-    assert len(a.events("bridge-failed")) <= 1
+    told = [each.get("connector", "the node") for each in a.events("bridge-failed")]
+    assert len(told) == len(set(told)), "once of the node, and once of its place"
     cluster.leads["seed"] = "b2"
     moved(cluster, b, "b2")
     cluster.wait(SLOW_MS)
@@ -277,3 +278,125 @@ def test_a_name_that_leads_to_a_node_with_a_connector_of_its_own_is_heard() -> N
     cluster.run()
     named_by(a, "a", "b")
     assert (a.state("b"), [each.host for each in a.dials]) == ("up", ["b"])
+
+
+BOUND = "mqbroker.node.cluster.cluster_connection.BRIDGES_MAX"
+IPV4, IPV6, OTHER_IPV4 = "192.0.2.1", "2001:db8::1", "192.0.2.2"
+
+
+def test_who_has_no_answer_from_dns_yet_does_not_say_that_nobody_is_missing() -> None:
+    cluster = ClusterStage()
+    a = by_names(cluster, "a")
+    cluster.wait(60_000)
+    (row,) = canary(cluster, a)["links"]
+    assert (row["state"], row["connector"], row["why"][:22]) == ("missing", None, "no answer from DNS yet")
+    named_by(a)
+    assert canary(cluster, a) == {"is_whole": True, "links": []}
+
+
+@pytest.mark.parametrize(
+    ("places", "is_whole"),
+    [
+        ((IPV4, IPV6), True),  # one node with an address of each family
+        ((IPV4, OTHER_IPV4), False),  # as many nodes as addresses of one
+        ((IPV4, IPV6, OTHER_IPV4), False),
+        ((IPV4, "a", IPV6), True),  # this node is one of those that the name stands for
+        ((IPV4, "mq3"), False),  # the targets of a service are nodes each
+    ],
+)
+def test_a_further_address_of_a_node_that_is_linked_is_nobody_that_is_missing(
+    places: tuple[str, ...], is_whole: bool
+) -> None:
+    cluster = Names(**{IPV4: "b"})
+    cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, *places)
+    cluster.wait(200_000)
+    assert (a.state("b"), canary(cluster, a)["is_whole"]) == ("up", is_whole)
+
+
+def test_who_is_not_linked_is_missing_at_each_of_its_addresses() -> None:
+    cluster = Names(**{IPV4: "b"})
+    b = cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, IPV4, IPV6)
+    cluster.wait(1_000)
+    b.crash()
+    cluster.wait(10_000)
+    assert not canary(cluster, a)["is_whole"]
+
+
+def test_places_of_names_keep_to_the_bound_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BOUND, 1)
+    cluster = ClusterStage()
+    nodes = [cluster.node(name) for name in "bcd"]
+    a = by_names(cluster, "a")
+    named_by(a, "b", "c", "d")
+    assert len(a.dials) == 1
+    cluster.wait(2 * SLOW_MS)
+    connection = a.broker.cluster.connections["cluster"]
+    assert ([a.state(each.name) for each in nodes], connection.probes) == (["up", "", ""], [])
+    assert len(a.events("bridges-full")) == 1
+    monkeypatch.setattr(BOUND, 3)
+    cluster.wait(SLOW_MS)
+    assert [a.state(each.name) for each in nodes] == ["up", "up", "up"]
+
+
+def test_listed_places_keep_to_the_bound_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BOUND, 1)
+    cluster = ClusterStage()
+    for name in "bc":
+        cluster.node(name)
+    a = cluster.node("a", ["b", "c"])
+    cluster.wait(2 * SLOW_MS)
+    assert ([a.state(name) for name in "bc"], len(a.events("bridges-full"))) == (["up", ""], 1)
+
+
+def test_a_link_that_stands_is_that_of_a_listed_place_once_a_name_leads_there() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["a"])
+    a = by_names(cluster, "a")
+    cluster.wait(1_000)
+    assert (a.state("b"), a.bridge("b").is_listed) == ("up", False)
+    named_by(a, "b")
+    assert (a.bridge("b").is_listed, len(a.dials)) == (True, 1)
+    named_by(a)
+    named_by(a, "b")
+    assert a.bridge("b").is_listed, "again"
+    b.stop()
+    cluster.wait(5 * SLOW_MS)
+    assert not canary(cluster, a)["is_whole"]
+    b.start()
+    cluster.wait(SLOW_MS)
+    assert a.state("b") == "up"
+
+
+def test_who_crashed_and_is_named_no_more_is_dialled_slowly_until_it_is_told_of() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["a"])
+    a = by_names(cluster, "a")
+    named_by(a, "b")
+    cluster.wait(1_000)
+    b.crash()
+    cluster.wait(5_000)
+    named_by(a)
+    cluster.wait(60_000)
+    before = len(a.dials)
+    cluster.wait(10 * SLOW_MS)
+    assert len(a.dials) - before in (10, 11)
+    b.start()
+    cluster.wait(1_000)
+    assert a.state("b") == "up", "it dials by itself"
+
+
+def test_a_named_place_where_nobody_ever_answered_is_dialled_slowly_after_a_while() -> None:
+    cluster = ClusterStage()
+    a = by_names(cluster, "a")
+    named_by(a, "b")
+    cluster.wait(60_000)
+    before = len(a.dials)
+    cluster.wait(10 * SLOW_MS)
+    assert len(a.dials) - before in (10, 11)
+    cluster.node("b")
+    cluster.wait(SLOW_MS)
+    assert a.state("b") == "up"

@@ -37,7 +37,7 @@ TOLD = {
 NOBODY = {
     "udp": "nobody was heard; see whether others broadcast to this group over this network card",
     "file": "no file of another node has changed; see whether others write to this directory",
-    "dns": "the names lead to no node but this one",
+    "dns": "the names do not exist, or lead to no node but this one",
     "gossip": "no peer has told of a node; see whether the peers run and can be reached",
 }
 
@@ -144,6 +144,11 @@ class DiscoveryGroup:
         LOOK.has_touched = True
         self.heard_total += 1
         self._plan()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it asks for names and has had no answer, so that nobody knows who should be there."""
+        return self.options.discovery == "dns" and not self.heard_total
 
     def looked(self, why: str) -> None:
         """A look at the place failed, and those before did not (or the reverse, where `why` is empty)."""

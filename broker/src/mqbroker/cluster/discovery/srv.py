@@ -26,11 +26,12 @@ _CODE: Final = 0x000F
 _POINTER: Final = 0xC0
 _LABELS_MAX: Final = 128
 _NAME_CHARACTERS_MAX: Final = 253
-CODES: Final = {1: "it did not understand", 2: "it failed", 3: "there is no such name", 5: "it refused"}
+_NO_SUCH_NAME: Final = 3  # RFC 1035: an answer, and nobody is there
+CODES: Final = {1: "it did not understand", 2: "it failed", 5: "it refused"}
 
 
 class NoAnswer(Exception):
-    """The bytes are no answer to the question, or one that says no; the text says which."""
+    """The bytes are no answer to the question, or say that the server has none; the text says which."""
 
 
 class Truncated(enum.Enum):
@@ -70,11 +71,13 @@ def _targets(asked: bytes, data: bytes) -> list[ServicePlace] | Truncated:
         raise NoAnswer("its answer is to another question")
     if flags & _IS_CUT:
         return Truncated.CUT
-    if flags & _CODE:
-        code = flags & _CODE
+    code = flags & _CODE
+    if code not in (0, _NO_SUCH_NAME):
         raise NoAnswer(CODES.get(code, f"it answered with code {code}"))
     if questions != 1 or data[_HEAD.size : len(asked)].lower() != asked[_HEAD.size :].lower():
         raise NoAnswer("its answer is to another question")
+    if code == _NO_SUCH_NAME:
+        return []
     found, offset = [], len(asked)
     for _ in range(min(answers, TARGETS_MAX)):
         _, offset = _name(data, offset)

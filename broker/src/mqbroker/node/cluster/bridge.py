@@ -59,6 +59,7 @@ class Bridge:
         self.is_listed = is_listed  # among the static connectors, or by a name in DNS
         self.is_question = is_question  # tried once, and ended by whatever answers
         self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
+        self.is_doubtful = False  # a name led there, and nobody has answered yet or none leads there any more
         self.state = BridgeState.IDLE
         self.since_ns = of.broker.at.monotonic_ns
         self.why = ""
@@ -126,7 +127,7 @@ class Bridge:
         self.term = hello.term
         self.of.cluster.hear_term(hello.node_id, hello.term)
         if not self.of.adopt(self, hello):
-            self._end("another link leads to the same node")
+            self._end("another link leads to the same node, or there are too many")
             return False
         self.boot_id = hello.boot_id
         return True
@@ -179,7 +180,7 @@ class Bridge:
         if not self.of.broker.is_running:
             self._end("this node stops")
         elif self.is_tried_once:
-            self._end(why)
+            self._tried(why)
         elif is_stopped:
             self._stopped(why)
         else:
@@ -202,7 +203,7 @@ class Bridge:
         if self.state not in (BridgeState.DIALLING, BridgeState.OPENING, BridgeState.UP):
             return
         if self.is_tried_once:
-            self._end(why)
+            self._tried(why)
             return
         was_up, is_news = self.state is BridgeState.UP, self._note_reason(why)
         LOOK.has_touched = True
@@ -224,6 +225,12 @@ class Bridge:
             self._notice(Level.WARNING, event, why=why[:200], retry_ms=delay_ms)
         self._rest(delay_ms)
 
+    def _tried(self, why: str) -> None:
+        """The one attempt was in vain."""
+        if self.is_look:
+            self.of.listed_places.look_failed(self.connector, why)
+        self._end(why)
+
     def _note_reason(self, why: str) -> bool:
         """An attempt was in vain; True: for the first time for this reason. A place may have several, in turn."""
         LOOK.has_touched = True
@@ -242,7 +249,8 @@ class Bridge:
 
     def _delay_ms(self) -> int:
         options = self.of.options
-        if self.is_scanning and 0 <= self._attempts_max <= self.attempts:
+        scans_max = options.topology_scanner_attempts
+        if (self.is_scanning or self.is_doubtful) and 0 <= scans_max <= self.attempts:
             return max(options.retry_interval, SLOW_SCAN_MS)
         grown = options.retry_interval * options.retry_interval_multiplier ** min(max(self.attempts - 1, 0), 64)
         return int(min(grown, max(options.max_retry_interval, 1)))
@@ -277,7 +285,7 @@ class Bridge:
     def unlist(self, why: str) -> None:
         """No list has it any more: it ends where nothing else tells of its node."""
         LOOK.has_touched = True
-        self.is_listed = False
+        self.is_listed, self.is_doubtful = False, True
         if not self.node_id or self.is_scanning:
             self.is_scanning = False
             self.end(why)
@@ -309,7 +317,8 @@ class Bridge:
             self._rest(0)
         LOOK.has_touched = True
         self._told_boot_id = boot_id or self._told_boot_id
-        if self.state is BridgeState.GONE or (self.state is BridgeState.RESTING and (self.is_scanning or is_restarted)):
+        is_slow = self.is_scanning or self.is_doubtful
+        if self.state is BridgeState.GONE or (self.state is BridgeState.RESTING and (is_slow or is_restarted)):
             self.connector, self.attempts, self.is_scanning = connector, 0, False
             self.dial()
         elif self.state in (BridgeState.RESTING, BridgeState.UP) and connector.host:

@@ -137,7 +137,7 @@ class Canaries:
         bridges = [
             bridge
             for connection in self._broker.cluster.connections.values()
-            for bridge in [*connection.bridges.values(), *connection.probes]
+            for bridge in [*connection.bridges.values(), *connection.listed_places.sought]
             if not bridge.is_tried_once
         ]
         crossings = [Crossing(each, now_ns) for each in bridges]
@@ -159,6 +159,8 @@ class Canaries:
                 for member in connection.topology.others
                 if member.node_id not in connection.bridges and connection.may_dial(member.connectors[:1])
             ]
+            if connection.listed_places.is_unanswered:
+                rows.append(_missing(name, (), "no answer from DNS yet, so nobody knows which nodes there should be"))
             places = connection.listed_places.missing()
             rows += [_missing(name, (place,), "it is listed, and no link leads to a node there") for place in places]
         return rows

@@ -192,7 +192,7 @@ class ClusterConnection:
         if probe is not None:
             probe.end("its node is known by now")
         if self.is_full:
-            self._tell_full(node_id)
+            self.tell_full(node_id)
             return
         LOOK.has_touched = True
         bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
@@ -202,6 +202,11 @@ class ClusterConnection:
     def is_full(self) -> bool:
         """Whether further nodes are passed over."""
         return len(self.bridges) >= BRIDGES_MAX
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are so many nodes, and places that one may be at, that further places are passed over."""
+        return len(self.bridges) + len(self.probes) >= BRIDGES_MAX
 
     def may_dial(self, connectors: tuple[Connector, ...]) -> bool:
         """Whether a node that is reached so is one to have a link with."""
@@ -230,7 +235,8 @@ class ClusterConnection:
     @property
     def journal_formats(self) -> tuple[int, ...]:
         """Formats of journal files that every node reads that this one has to do with (cluster/journal_formats.py)."""
-        is_sought = any(not each.is_tried_once for each in self.probes) or bool(self.listed_places.missing())
+        places = self.listed_places
+        is_sought = bool(places.sought or places.is_unanswered or places.missing())
         is_untold = any(self.topology.get(node_id) is None for node_id in (*self.bridges, *self.owed))
         return read_by_all(self.topology.members, is_anybody_unknown=is_sought or is_untold)
 
@@ -240,12 +246,13 @@ class ClusterConnection:
             if bridge.node_id == node_id:
                 bridge.deposed(term)
 
-    def _tell_full(self, node_id: str) -> None:
+    def tell_full(self, node: str) -> None:
+        """A node, or a place where one may be, is passed over."""
         LOOK.has_touched = True
         if not self._is_full_told:
             self._is_full_told = True
             self.broker.notice(
-                Level.ERROR, "bridges-full", connection=self.options.name, node_id=node_id, bridges=BRIDGES_MAX
+                Level.ERROR, "bridges-full", connection=self.options.name, node_id=node, bridges=BRIDGES_MAX
             )
 
     def adopt(self, bridge: Bridge, hello: Hello) -> bool:
@@ -257,10 +264,13 @@ class ClusterConnection:
         if before is not None and before.state is BridgeState.UP:
             before.is_listed = before.is_listed or bridge.is_listed
             return False
+        if before is None and self.is_full:
+            self.tell_full(hello.node_id)
+            return False
         if before is not None:
             before.end("another link leads to the same node")
         self.probes.remove(bridge)
-        bridge.node_id, bridge.is_look = hello.node_id, False
+        bridge.node_id, bridge.is_look, bridge.is_doubtful = hello.node_id, False, False
         self.bridges[hello.node_id] = bridge
         return True
 

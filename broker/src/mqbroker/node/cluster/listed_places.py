@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.node.cluster.bridge import SLOW_SCAN_MS, Bridge
 from mqbroker.node.cluster.heard_places import heard_in, linked_by
 from mqbroker.node.values.bridge_states import BridgeState
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster.cluster_connection import ClusterConnection
 
 ListedPlace = tuple[str, str, int]
+TOLD_MAX: Final = 1000
 OVER: Final = (BridgeState.GONE, BridgeState.ENDED)
 
 
@@ -34,6 +37,7 @@ class ListedPlaces:
         self._of = of
         self._connectors = {each.place: each for each in listed if each.place != of.own.place}
         self._answered: dict[ListedPlace, str] = {}  # node ids
+        self._told: set[ListedPlace] = set()  # looks there failed, and that was said
         self.due_ns = 0
         self.scheduled_ns = 0
 
@@ -50,19 +54,33 @@ class ListedPlaces:
     def add(self, connector: Connector) -> None:
         """A name leads there from now on: it is dialled as those that were listed from the start."""
         of = self._of
-        if self.has(connector) or connector.place == of.own.place or of.broker.node_id_conflict.has_yielded:
+        is_known = connector.place in (*self._connectors, of.own.place)
+        if is_known or of.broker.node_id_conflict.has_yielded:
             return
         LOOK.has_touched = True
         self._connectors[connector.place] = connector
         attempts = [
-            each for each in (*of.bridges.values(), *of.probes) if each.state not in OVER and not each.is_tried_once
+            each
+            for each in (*of.bridges.values(), *of.probes)
+            if each.connector.place == connector.place and each.state not in OVER and not each.is_tried_once
         ]
-        if not any(each.connector.place == connector.place for each in attempts):
-            of.probe(Bridge(of, connector, is_listed=True))
+        for bridge in attempts:
+            bridge.is_listed, bridge.is_doubtful = True, not bridge.node_id
+            if bridge.state is BridgeState.UP:
+                self._answered[connector.place] = bridge.node_id
+        if attempts:
+            return
+        if of.is_crowded:
+            of.tell_full(connector.uri)  # there is a look as soon as there is room
+            return
+        bridge = Bridge(of, connector, is_listed=True)
+        bridge.is_doubtful = True
+        of.probe(bridge)
 
     def remove(self, connector: Connector) -> None:
         """No name leads there any more. A link that stands goes on; who is only looked for there is not any more."""
         LOOK.has_touched = True
+        self._told.discard(connector.place)
         if self._connectors.pop(connector.place, None) is None:
             return
         answered = self._answered.pop(connector.place, "")
@@ -74,8 +92,22 @@ class ListedPlaces:
     def answered(self, connector: Connector, node_id: str) -> None:
         """This node answered there, which may be ourselves."""
         LOOK.has_touched = True
+        self._told.discard(connector.place)
         if connector.place in self._connectors:
             self._answered[connector.place] = node_id
+
+    def look_failed(self, connector: Connector, why: str) -> None:
+        """Nobody was found there, which is told of once until somebody answers."""
+        LOOK.has_touched = True
+        if connector.place in self._told:
+            return
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        self._told.add(connector.place)
+        self._of.broker.notice(
+            Level.WARNING, "bridge-failed", connection=self._of.options.name, connector=connector.uri, why=why[:200],
+            retry_ms=SLOW_SCAN_MS,
+        )  # fmt: skip
 
     def places_of(self, node_id: str) -> list[ListedPlace]:
         """Where this node answered last."""
@@ -121,6 +153,38 @@ class ListedPlaces:
             if place not in dialled and self._answered.get(place) not in linked
         ]
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether names are asked for and nobody has said yet where they lead."""
+        group = self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
+        return group is not None and group.is_unanswered
+
+    @property
+    def sought(self) -> list[Bridge]:
+        """Attempts to find the node of a place, where one is missing until it answers."""
+        accounted = self.accounted()
+        return [
+            each for each in self._of.probes if not each.is_tried_once and each.connector.place[1:] not in accounted
+        ]
+
+    def accounted(self) -> set[tuple[str, int]]:
+        """Places of names of which so many nodes are linked as they stand for: what does not answer there besides is
+        one more address of such a node, and nobody is missing."""
+        group = self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
+        if group is None or not isinstance(group.table, CandidateTable):
+            return set()
+        table, own = group.table, self._of.broker.node_id
+        linked = {own, *(each.node_id for each in self._of.bridges.values() if each.state is BridgeState.UP)}
+        at: dict[tuple[str, int], str] = {place[1:]: node_id for place, node_id in self._answered.items()}
+        short = {
+            name
+            for name, places in table.named.items()
+            if len(linked & {own if table.is_own(each) else at.get(each, "") for each in places})
+            < table.nodes_count(name)
+        }
+        lacking = {place for name in short for place in table.named[name]}
+        return {place for places in table.named.values() for place in places} - lacking
+
     def _heard(self) -> list[Connector]:
         """Places of nodes that live, while no bridge leads to them, or one that is over without having been lost."""
         of = self._of
@@ -142,4 +206,9 @@ class ListedPlaces:
         """Places where another node should be, and of which no bridge says that it is not."""
         told = {each.node_id for each in self._of.bridges.values() if each.state not in OVER or each.is_missing}
         told.add(self._of.broker.node_id)
-        return [each for each in self._unlinked() if self._answered.get(each.place) not in told]
+        accounted = self.accounted()
+        return [
+            each
+            for each in self._unlinked()
+            if self._answered.get(each.place) not in told and each.place[1:] not in accounted
+        ]
