@@ -14,7 +14,7 @@ from mqctl.errors import CommandError
 from mqctl.gate import facts, gate
 from mqctl.gate.losses import UNASKED, Gossip, Standing, losses
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.nodes import BROKER
+from mqctl.nodes import BROKER, nodes_in
 from mqctl.output import data_console
 from mqctl.plan import Change
 from mqctl.ssh.local import LocalShell, LocalStream
@@ -279,6 +279,13 @@ def test_what_nodes_say_is_judged(world: World, cluster: InventoryCluster) -> No
     assert told(world) == ""
     gate.require_served(world, cluster, [[mq2]], is_forced=True)
     assert told(world).startswith("given up: discovery group lan of mq1")
+
+
+def test_a_name_that_leads_to_a_node_is_told_by_the_name_of_that(world: World, cluster: InventoryCluster) -> None:
+    heard = [{"discovery": "dns", "group": "lan", "connector": f"amqp://{name}:5673"} for name in ("mq2", "strange")]
+    says(world, "mq1", discovery={"nodes": heard})
+    (standing,) = [one for one in facts.standings(world, nodes_in(cluster)) if one.name == "mq1"]
+    assert standing.resolved == {"lan": frozenset({"mq2", "amqp://strange:5673"})}
 
 
 def test_an_address_that_would_be_made_elsewhere_is_open_there(world: World, cluster: InventoryCluster) -> None:

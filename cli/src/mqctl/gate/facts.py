@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mqctl import node_state
 from mqctl.admin import AdminClient, AdminError
@@ -15,6 +15,7 @@ from mqctl.nodes import Node, open_admin
 from mqctl.scaledown.looks import SERVES, show
 from mqctl.world import World
 
+_Answer = TypeVar("_Answer")
 FORWARD: Final = "forward"
 TEMPORARY: Final = "temporary."
 PEERS: Final = ".peers"
@@ -32,41 +33,73 @@ ADDRESSES_MAX: Final = 1000  # of which settings are asked for
 
 def standings(world: World, nodes: Sequence[Node]) -> list[Standing]:
     """Of all of them; who does not answer stays for nobody."""
-    said: dict[str, dict[str, Any]] = {}
-    silent: list[tuple[Node, str]] = []
-    for node, answer in on_each(nodes, lambda one: _ask(world, one)):
-        if isinstance(answer, CommandError):
-            silent.append((node, answer.what))
-        else:
-            said[node.name] = answer
-    every = sorted({name for answer in said.values() for name in written_in(answer)})
-    written = every[:ADDRESSES_MAX]
-    missing = {
-        node.name: [name for name in written if name not in {row["name"] for row in said[node.name]["addresses"]}]
-        for node in nodes if node.name in said
-    }  # fmt: skip
-    asked = [node for node in nodes if missing.get(node.name)]
-    made = {node.name: answer for node, answer in on_each(asked, lambda one: _made(world, one, missing[one.name]))
-            if not isinstance(answer, CommandError)}  # fmt: skip
-    tight = [node for node in nodes if node.name in said and said[node.name]["health"].get("holds_back", False)]
-    paged = {node.name: answer for node, answer in on_each(tight, lambda one: _paged(world, one, written))
-             if not isinstance(answer, CommandError)}  # fmt: skip
-    asked_for = frozenset(written)
-    blocked = {
-        node.name: {name: BLOCKED if node.name in paged and name in asked_for else UNASKED
-                    for name in blocked_in(said[node.name], every, paged.get(node.name, ()))}
-        for node in tight
-    }  # fmt: skip
-    names = {answer["node_id"]: name for name, answer in said.items()}
-    by_connector = {
-        row["connector"]: names.get(row["node_id"], row["node"]) for each in said.values() for row in each["members"]
-    }
-    return [
-        *(standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, {}))
-          for name, answer in said.items()),
-        *(standing for _, standing in on_each(silent, lambda one: _silent(world, *one))
-          if not isinstance(standing, CommandError)),
-    ]  # fmt: skip
+    return Survey(world, nodes).standings()
+
+
+class Survey:
+    """What nodes have answered. A method that asks is a round of questions to all whom they concern, at once."""
+
+    def __init__(self, world: World, nodes: Sequence[Node]) -> None:
+        self._world = world
+        self._said: dict[str, dict[str, Any]] = {}
+        self._silent: list[tuple[Node, str]] = []
+        for node, answer in on_each(nodes, lambda one: _ask(world, one)):
+            if isinstance(answer, CommandError):
+                self._silent.append((node, answer.what))
+            else:
+                self._said[node.name] = answer
+        self._answering = [node for node in nodes if node.name in self._said]
+        self._written = sorted({name for answer in self._said.values() for name in written_in(answer)})
+        self._asked_for = self._written[:ADDRESSES_MAX]
+
+    def standings(self) -> list[Standing]:
+        """Of all of them."""
+        made, blocked, by_connector = self._made(), self._blocked(), self._by_connector()
+        found = [
+            standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, {}))
+            for name, answer in self._said.items()
+        ]
+        return found + self._of_silent()
+
+    def _made(self) -> dict[str, list[str]]:
+        """Node -> which addresses that clients send to anywhere would be made there, of those that it does not have."""
+        missing = {
+            node.name: sorted(set(self._asked_for) - {row["name"] for row in self._said[node.name]["addresses"]})
+            for node in self._answering
+        }
+        asked = [node for node in self._answering if missing[node.name]]
+        return _answered(on_each(asked, lambda one: _made(self._world, one, missing[one.name])))
+
+    def _blocked(self) -> dict[str, dict[str, str]]:
+        """Node whose memory is full -> address -> why it takes nothing for it, or that nobody knows."""
+        tight = [node for node in self._answering if self._said[node.name]["health"].get("holds_back", False)]
+        paged = _answered(on_each(tight, lambda one: _paged(self._world, one, self._asked_for)))
+        asked_for = frozenset(self._asked_for)
+        return {
+            node.name: {
+                name: BLOCKED if node.name in paged and name in asked_for else UNASKED
+                for name in blocked_in(self._said[node.name], self._written, paged.get(node.name, ()))
+            }
+            for node in tight
+        }
+
+    def _by_connector(self) -> dict[str, str]:
+        """The names of nodes by how they are reached."""
+        names = {answer["node_id"]: name for name, answer in self._said.items()}
+        return {
+            row["connector"]: names.get(row["node_id"], row["node"])
+            for each in self._said.values()
+            for row in each["members"]
+        }
+
+    def _of_silent(self) -> list[Standing]:
+        answers = on_each(self._silent, lambda one: _silent(self._world, *one))
+        return [standing for _, standing in answers if not isinstance(standing, CommandError)]
+
+
+def _answered(answers: Iterable[tuple[Node, _Answer | CommandError]]) -> dict[str, _Answer]:
+    """Node -> what it said, of those that said something."""
+    return {node.name: answer for node, answer in answers if not isinstance(answer, CommandError)}
 
 
 def _silent(world: World, node: Node, why: str) -> Standing:
