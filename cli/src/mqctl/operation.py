@@ -47,7 +47,8 @@ class HeldCluster:
 
     `away`: those that did not have it at the beginning; a playbook may have come to one of them since.
     `stays`: it is not over where this run ends, so that the hosts stay held. `follows`: on a run that was gone on with
-    or given up, and of which a task of a playbook may still be under way.
+    or given up, and of which a task of a playbook may still be under way. `is_done`: nothing is left to do again.
+    `left_held`: hosts that could not be given back at its end.
     """
 
     note: dict[str, Any]
@@ -56,6 +57,8 @@ class HeldCluster:
     busy: set[str] = field(default_factory=set)
     stays: bool = False
     follows: bool = False
+    is_done: bool = False
+    left_held: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +373,10 @@ def end(world: World, own: HeldCluster) -> None:
     try:
         for host, answer in on_each(own.hosts, lambda one: _end(world, one, own)):
             if isinstance(answer, CommandError):
+                own.left_held.append(host.name)
                 world.note(f"{host.name}: it stays held, as it could not be given back: {answer.what}; {_remedy(own)}")
             elif not answer:
+                own.left_held.append(host.name)
                 world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
         # One that was away is held only where a playbook has come to it since.
         for host, answer in on_each(own.away, lambda one: _end(world, one, own)):
@@ -392,6 +397,8 @@ def _end(world: World, host: Host, own: HeldCluster) -> bool:
 
 
 def _remedy(own: HeldCluster) -> str:
+    if own.is_done:
+        return "all of it is done, so mqctl operation release gives it back"
     return f"{noting.again(own.note['what'])} goes on, mqctl operation release gives it up"
 
 

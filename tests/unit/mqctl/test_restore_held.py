@@ -270,6 +270,22 @@ def test_one_that_was_cut_off_is_gone_on_with_for_the_same_node_only(world: Worl
     assert noted() == {(2, False)}
 
 
+def test_a_host_that_is_lost_behind_the_receipt_is_to_be_given_back_and_not_restored_again(world: World) -> None:
+    class Lost(HostShell):
+        def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+            if self.name == "mq1" and "give-back" in command:
+                raise CommandError("mq1: no answer within 30 s")
+            return super().run_plain(command, stdin, timeout_s)
+
+    world.connector = LocalHosts(Lost)
+    assert restore(world) == Exit.DEGRADED
+    assert rows(world)[0]["balances"]
+    assert "mq1: it stays held, as it could not be given back: " in said(world)
+    assert "all of it is done, so mqctl operation release gives it back" in said(world)
+    assert "--resume" not in said(world)
+    assert noted() == {(1, True), (1, False)}
+
+
 def test_ctrl_c_while_it_copies_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     before = files()
     monkeypatch.setattr(HostShell, "interrupts", b'"files"')

@@ -70,7 +70,7 @@ def run(world: World, options: Options) -> int:
 
     The node of the backup goes on under its id, beyond all ids that it gave out since. Another node is refused unless
     it is to get the messages under its own id (--as-another-node) or to be that node (--keep-node-id). Exit code 3 if
-    what is there is not what the backup had.
+    what is there is not what the backup had, or if a host could not be given back.
 
     No other operation changes the cluster meanwhile. One that was cut off is done again by --resume, for the same node
     and from any backup.
@@ -89,7 +89,9 @@ def run(world: World, options: Options) -> int:
     command = _command(options, node)
     with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         receipt = _Restore(world, options, node, own, was_held=was_held).receipt()
-    return _written(world, options, node, receipt)
+        own.is_done = bool(receipt["balances"])  # to do it again would put aside what has come since
+    code = _written(world, options, node, receipt)
+    return Exit.DEGRADED if own.left_held else code
 
 
 def _command(options: Options, node: Node) -> str:
