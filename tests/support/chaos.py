@@ -6,107 +6,37 @@ A cell is a fault and a step of a command; a step is known by a line that the co
 comes to the host on which the step works. It is undone, the command is said again as it advises itself, and then all is
 as if there had been no fault: nothing is left to do, every node is well, nothing that was accepted is lost or comes
 twice unannounced, and the receipt of a host that left balances. Another command is a row in COMMANDS and one for each
-of its steps in STEPS.
-
-Data of the brokers lies on a small file system of its own, so that it can be full, and be what a kernel makes of a file
-system that it finds broken: read-only.
+of its steps in STEPS (tests/support/chaos_commands.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tests.support.chaos_commands import BACKLOG, COMMANDS, HEIR, LEAVER, STEPS, Command, Step
+from tests.support.chaos_hosts import DATA, ENDED, HOSTS, MOUNT, UNIT, Stage
 from tests.support.patience import PATIENCE_S, wait_until
-from tests.support.rack_site import Rack, Site
 from tests.support.rack_traffic import Traffic, uris
 
-HOSTS = ("mq1", "mq2", "mq3")
-LEAVER, HEIR = "mq3", "mq1"
-BACKLOG = 3_000
 PAUSE_S = 0.1  # between two messages of a producer: faults are met at any rate, and hosts share this machine
 HOLD_S = 15.0  # for so long a fault lasts, unless the command ends before
 STEP_S_MAX = 1200.0  # for what hangs
-ENDED = "== "  # begins the line that says how a command did
 TRIES_MAX = 4  # of a command that advises to say it again
-UNIT = "mqbroker@default.service"
-DATA = "/var/lib/mq"
 FILLER = f"{DATA}/lost+found/filler"  # where nobody looks for brokers
-MOUNT = f"mount -o loop,errors=remount-ro /disk.img {DATA}"
-# Hosts of a rack have no block devices; all share those of this machine.
-DISK = f"""
-test -e /disk.img || {{ truncate -s 4G /disk.img; mkfs.ext4 -q -F /disk.img; mkdir -p {DATA}; }}
-cat > /usr/local/sbin/mount-data <<'END'
-#!/bin/sh -e
-test -e /dev/loop-control || mknod -m 0660 /dev/loop-control c 10 237
-for number in 0 1 2 3 4 5 6 7; do test -e /dev/loop$number || mknod -m 0660 /dev/loop$number b 7 $number; done
-mountpoint -q {DATA} || {MOUNT}
-END
-chmod 0755 /usr/local/sbin/mount-data
-cat > /etc/systemd/system/data.service <<'END'
-[Unit]
-Before={UNIT}
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/local/sbin/mount-data
-[Install]
-WantedBy=multi-user.target
-END
-systemctl enable -q data.service; systemctl start data.service
-"""
 MAIN_PID = f"systemctl show --value --property=MainPID {UNIT}"
 # Says the process that was killed, and nothing where there was none.
 KILL = f"pid=$({MAIN_PID}); if test $pid != 0 && systemctl kill --signal=KILL {UNIT}; then echo $pid; fi"
 SSH_CUT = "table inet chaos {{ chain in {{ type filter hook input priority -200; tcp dport 22 {0}; }}; }}"
-
-
-@dataclass
-class Stage:
-    """Three hosts that are one cluster, and what one cell left there for the next."""
-
-    site: Site
-    rack: Rack
-    inventory: str
-    options: str
-    credit: int = 100
-    cells: int = 0
-    said: list[str] = field(default_factory=list)  # by all commands of the cell that is played
-
-    def in_host(self, host: str, script: str) -> str:
-        return self.rack("exec", host, "--", "sh", "-c", script)
-
-    def is_serving(self, host: str) -> bool:
-        return self.in_host(host, f"systemctl is-active {UNIT}; true").strip() == "active"
-
-    def change(self) -> None:
-        """Another option, for which every broker has to be restarted."""
-        self.credit += 1
-        self.site.set_options(f"{self.options}mq_broker_options: {{limits: {{link_credit: {self.credit}}}}}\n")
-
-    def note(self, words: Sequence[str], code: int, began_s: float) -> None:
-        """How a command ended, below what it said."""
-        self.said.append(f"{ENDED}{' '.join(words)}: exit code {code} after {time.monotonic() - began_s:.0f} s\n")
-
-    def well(self) -> None:
-        """All brokers run, and a canary has crossed each link."""
-        self.site.run("health", "--until-healthy", "--timeout", "120")
-
-    def converged(self) -> None:
-        """Nothing is left to do, nobody holds a host, and all are linked and well."""
-        self.well()
-        assert self.site.rows("plan") == []
-        assert {row["state"] for row in self.site.rows("operation", "show")} == {"free"}
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
@@ -220,76 +150,7 @@ FAULTS = (
     Fault(BROKER_KILLED, _kill_broker, ends_broker=True, is_of_day=True),
 )
 
-# -- commands and their steps -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of mqctl; what has to be so before it; what it has to have done beside; and how all becomes as before.
-
-    `leaver`: the host whose clients go elsewhere for good. It is not named in the inventory any more once that is over,
-    so the command cannot be said again.
-    """
-
-    words: tuple[str, ...]
-    before: Callable[[Stage], None]
-    has_done: Callable[[Stage], None]
-    after: Callable[[Stage], None]
-    leaver: str = ""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a command, the line that it is known by, and the host on which it works then. `is_of_day`: it is met
-    by such a fault in each run of all checks, one of them a day. `has_broker`: that of the host is not gone yet."""
-
-    command: str
-    name: str
-    line: str
-    host: str
-    is_of_day: bool = False
-    has_broker: bool = True
-
-
-def _nothing_more(_: Stage) -> None:
-    """What all commands have done is looked at anyway."""
-
-
-def _receipt_balances(stage: Stage) -> None:
-    newest = max((stage.site.folder / "receipts").glob("*.json"), key=lambda path: path.stat().st_mtime)
-    document = json.loads(newest.read_text())
-    assert document["differences"] == []
-    assert all(row["balances"] for row in document["rows"]), document["rows"]
-    moved = {row["queue"]: row["moved"] for row in document["rows"]}
-    assert moved[f"old-{stage.cells}"] == BACKLOG, moved
-    assert LEAVER not in (stage.site.folder / "inventory.yml").read_text()
-    assert stage.in_host(LEAVER, f"ls {DATA}").split() == ["lost+found"]
-
-
-def _add_again(stage: Stage) -> None:
-    (stage.site.folder / "inventory.yml").write_text(stage.inventory)
-    stage.site.run("rollout", "--yes")
-    stage.well()
-
-
-COMMANDS: Mapping[str, Command] = {
-    "rollout": Command(("rollout", "--yes", "-v"), Stage.change, _nothing_more, _nothing_more),
-    "scale-down": Command(
-        ("scale-down", LEAVER, "--to", HEIR, "--yes", "--write"), _nothing_more, _receipt_balances, _add_again, LEAVER
-    ),
-}
-STEPS = (
-    Step("rollout", "begins", "Take the host for this operation]", "mq1"),
-    Step(
-        "rollout", "restarts the second", "mq2: changed: broker: Write the unit and the options", "mq2", is_of_day=True
-    ),
-    Step("rollout", "ends", "Note that it has all of it]", "mq3"),
-    Step("scale-down", "plan", "follow by: mqctl rollout", LEAVER),
-    Step("scale-down", "moving", f"{LEAVER} -> {HEIR}: moving", LEAVER),
-    Step("scale-down", "moving at the heir", f"{LEAVER} -> {HEIR}: moving", HEIR),
-    Step("scale-down", "moved", "wrote receipts/", LEAVER),
-    Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER, has_broker=False),
-)
+# -- cells ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -340,6 +201,7 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
         code = _struck(stage, cell)
         assert code or not cell.fault.ends_command, "it was done before the fault came: " + "".join(stage.said)
         _until_done(stage, command, code)
+        command.is_followed_by(stage)
         stage.converged()
         command.has_done(stage)
         verdict = traffic.verdict()
@@ -357,19 +219,20 @@ def told(stage: Stage, cell: Cell) -> dict[str, Any]:
     ends without a word the load knows what may come twice for that. The leaver has no producer then.
 
     Nobody reads the backlog until all is over. It is at the host that the fault comes to, or leaves with the leaver, so
-    that what a journal loses is missed there.
+    that what a journal loses is missed there. Where no broker runs the load has no part.
     """
     uri, command = uris(stage.site), COMMANDS[cell.step.command]
-    place = command.leaver or cell.step.host
-    reader = next(host for host in (HEIR, *HOSTS) if host != place)
+    place = HEIR if command.is_away else command.leaver or cell.step.host
+    reader = next(host for host in (HEIR, *HOSTS) if host not in (place, command.leaver))
     producers = {host: uri(host) for host in HOSTS if host != command.leaver}
-    if command.leaver and not cell.fault.ends_broker:
+    if command.leaver and not (command.is_away or cell.fault.ends_broker):
         producers[command.leaver] = uri(command.leaver, HEIR)
+    other = HEIR if command.is_away else LEAVER
     return {
         "queue": f"orders-{stage.cells}",
         "pause_s": PAUSE_S,
         "producers": producers,
-        "consumers": {"mq2": uri("mq2", HEIR), LEAVER: uri(LEAVER, "mq2", HEIR)},
+        "consumers": {"mq2": uri("mq2", HEIR), other: uri(other, "mq2", HEIR)},
         "backlog": {"queue": f"old-{stage.cells}", "uri": uri(place), "count": BACKLOG, "read_from": uri(reader)},
     }
 
@@ -377,11 +240,12 @@ def told(stage: Stage, cell: Cell) -> dict[str, Any]:
 def _struck(stage: Stage, cell: Cell) -> int:
     """The command, to which the fault comes at the step; the exit code."""
     site, step = stage.site, cell.step
+    words = COMMANDS[step.command].words_at(stage)
     site.was_killed = True
     began_s = time.monotonic()
     reached, found = threading.Event(), []
     with subprocess.Popen(
-        site.command(*COMMANDS[step.command].words), cwd=site.folder, env=site.environment,
+        site.command(*words), cwd=site.folder, env=site.environment,
         stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
 
@@ -408,17 +272,21 @@ def _struck(stage: Stage, cell: Cell) -> int:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
         ears.join(PATIENCE_S)
-    stage.note(COMMANDS[step.command].words, code, began_s)
+    stage.note(words, code, began_s)
     return code
 
 
 def _until_done(stage: Stage, command: Command, code: int) -> None:
-    """As an operator does, who looks that hosts answer, says it again, and with --resume where he is told to."""
-    words = command.words
+    """As an operator does, who looks that hosts answer, says it again, and with --resume where he is told to; or only
+    gives hosts back where that is all that is left."""
+    words = command.words_at(stage)
     for _ in range(TRIES_MAX):
         if code == 0 or _has_left(stage, command):
             return
         wait_until(lambda: all(_answers(stage, host) for host in HOSTS), "each host answers")
+        if _is_only_held(stage):
+            stage.site.run("operation", "release", "--yes")
+            return
         is_told = any(" --resume" in line for line in stage.said[-7:-1])
         again = [*words, "--resume"] if is_told or code < 0 else [*words]
         began_s = time.monotonic()
@@ -432,6 +300,13 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
     assert code == 0 or _has_left(stage, command), f"exit code {code} after {TRIES_MAX} tries:\n" + "".join(
         stage.said[-80:]
     )
+
+
+def _is_only_held(stage: Stage) -> bool:
+    """The last command has done all that it was to do, and says how hosts are given back that it could not reach."""
+    ends = [number for number, line in enumerate(stage.said) if line.startswith(ENDED)]
+    own = stage.said[ends[-2] + 1 if len(ends) > 1 else 0 :]
+    return any("all of it is done, so mqctl operation release gives it back" in line for line in own)
 
 
 def _has_left(stage: Stage, command: Command) -> bool:

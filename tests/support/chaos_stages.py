@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.chaos import DISK, ENDED, HOSTS, UNIT, Cell, Stage, play
+from tests.support.chaos import Cell, play
+from tests.support.chaos_hosts import DISK, ENDED, HOSTS, UNIT, Stage
 from tests.support.rack_site import Rack, site_on
 from tests.support.rack_traffic import OPTIONS
 

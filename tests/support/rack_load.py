@@ -43,13 +43,13 @@ class Ears(threading.Thread):
         os._exit(LEFT_ALONE)
 
 
-def fill(uri: str, queue: str, count: int) -> None:
-    """Durable messages that nobody reads yet, numbered."""
+def fill(uri: str, queue: str, count: int, size: int = 0) -> None:
+    """Durable messages that nobody reads yet, numbered, and of at least so many bytes."""
     with sync.connect(uri, allow_plain=True) as connection:
         sender = connection.sender(queue)
         for first in range(0, count, BATCH):
             last = min(first + BATCH, count)
-            sender.send_many([mq.Message(f"{number}", durable=True) for number in range(first, last)])
+            sender.send_many([mq.Message(f"{number}".ljust(size), durable=True) for number in range(first, last)])
 
 
 def read(uri: str, queue: str, count: int) -> list[str]:

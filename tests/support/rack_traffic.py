@@ -33,6 +33,11 @@ OPTIONS = (
     "  - {name: all, connector_ref: cluster, discovery_group_ref: lan, client_connector_ref: clients,\n"
     "     confirmation_window_size: 20000}\n"
 )
+CALL = """
+import json, sys
+from tests.support import rack_load
+print(json.dumps(getattr(rack_load, sys.argv[1])(*json.loads(sys.argv[2]))))
+"""
 
 
 class Traffic:
@@ -108,6 +113,16 @@ def leaver_clients(site: Site, backlog: int) -> dict[str, Any]:
         "consumers": {"mq2": uri("mq2"), "mq3 then mq2": uri("mq3", "mq2")},
         "backlog": {"queue": "old", "uri": uri("mq3"), "count": backlog, "read_from": uri("mq1")},
     }
+
+
+def inside(site: Site, what: str, *words: Any) -> Any:
+    """What a function of rack_load answers that is called where clients reach the hosts: `fill` or `read`."""
+    command = [sys.executable, str(RACK), "enter", "--", sys.executable, "-c", CALL, what, json.dumps(words)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=site.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
 @contextmanager

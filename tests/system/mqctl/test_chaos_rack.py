@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from tests.sim.days import DAY
-from tests.support.chaos import CELLS, CELLS_OF_DAY, COMMANDS, HOSTS, Cell, Stage, of_day, told
+from tests.support.chaos import CELLS, CELLS_OF_DAY, Cell, of_day, told
+from tests.support.chaos_commands import COMMANDS, HEIR
+from tests.support.chaos_hosts import HOSTS, Stage
 from tests.support.chaos_stages import Stages
 from tests.support.rack_site import Rack, Site
 from tests.support.rack_traffic import uris
@@ -50,6 +52,6 @@ def test_the_backlog_is_where_the_fault_comes_to_and_is_read_elsewhere(tmp_path:
     uri = uris(stage.site)
     assert len(CELLS) > len(CELLS_OF_DAY) > 0
     for cell in CELLS:
-        backlog = told(stage, cell)["backlog"]
-        assert backlog["uri"] == uri(COMMANDS[cell.step.command].leaver or cell.step.host), cell
+        command, backlog = COMMANDS[cell.step.command], told(stage, cell)["backlog"]
+        assert backlog["uri"] == uri(HEIR if command.is_away else command.leaver or cell.step.host), cell
         assert backlog["read_from"] in {uri(host) for host in HOSTS} - {backlog["uri"]}, cell

@@ -6,7 +6,6 @@ the rack.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.support.patience import wait_until
-from tests.support.rack_site import RACK, ROOT, Rack, Site, site_on
-from tests.support.rack_traffic import OPTIONS, traffic_of, uris
+from tests.support.rack_site import RACK, Rack, Site, site_on
+from tests.support.rack_traffic import OPTIONS, inside, traffic_of, uris
 from tests.system.mqctl.test_plain_playbooks import ANSIBLE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
@@ -26,7 +25,6 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 rack = Rack("restore")
 DATA = "/var/lib/mq/default"
 OLD = 3000
-READ = "import json, sys; from tests.support.rack_load import read; print(json.dumps(read(*json.loads(sys.argv[1]))))"
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +69,7 @@ def counts(site: Site, queue: str) -> dict[str, int]:
 
 def read_once(site: Site, queue: str, count: int) -> None:
     """Each of the numbered messages at mq3 is there, once and in its order; they are read."""
-    said = json.dumps([uris(site)("mq3"), queue, count])
-    command = [sys.executable, str(RACK), "enter", "--", sys.executable, "-c", READ, said]
-    done = subprocess.run(
-        command, cwd=ROOT, env=site.environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (done.returncode, json.loads(done.stdout or "null")) == (0, []), done.stdout + done.stderr
+    assert inside(site, "read", uris(site)("mq3"), queue, count) == []
 
 
 def play(site: Site, playbook: str, *words: str) -> str:
