@@ -93,8 +93,8 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
         yield _hindrance("node", node_id, "no link to it stands")
     elif not broker.store.remotes.scale_down.is_on and (why := drains.why_it_takes_nothing(bridge.of, node_id)):
         yield _hindrance("node", node_id, why)
-    if broker.options.grouping_handler.type == "LOCAL":
-        yield _hindrance("grouping-handler", broker.options.node.name, "is the one that decides who owns groups")
+    if why := _why_groups_stay(broker):
+        yield _hindrance("grouping-handler", broker.options.node.name, why)
     for node in [] if broker.store.remotes.scale_down.is_on else nodes_that_drain_here(broker):
         yield _hindrance("node", node, "has queues that drain to this one: wait until it has left, or call that off")
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
@@ -103,6 +103,15 @@ def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: st
     for held in broker.store.remotes.scale_down.held:
         if why := why_apart(broker, held):
             yield _hindrance("queue", held.kind.name, why) | {"messages": held.of.message_count}
+
+
+def _why_groups_stay(broker: Broker) -> str:
+    """What keeps this node from leaving of what it has decided of groups; empty where nothing does."""
+    if broker.options.grouping_handler.type == "LOCAL":
+        what = "make another node LOCAL and this one REMOTE, which hands over what it has decided"
+        return f"is the one that decides who owns groups: {what}"
+    count = 0 if broker.grouping is None else len(broker.grouping.core.owners.inherited)
+    return f"has decided of {count} groups that the one which decides now has not taken over" if count else ""
 
 
 def nodes_that_drain_here(broker: Broker) -> list[str]:

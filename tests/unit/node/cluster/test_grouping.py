@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.cluster.notices import PROPOSAL, GroupNotice
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.cluster import group_owners
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
@@ -14,7 +15,7 @@ from mqbroker.wire.run import single
 from mqbroker.wire.sections import Properties, build_message
 
 from tests.support import transactions
-from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import BIG, SIZE_MIN, Consumer, Producer, content
 from tests.support.stage import Stage, options_with
 
@@ -49,6 +50,10 @@ class Site:
         self.wait(700)
 
     def start(self, name: str) -> ClusterNode:
+        return self.cluster.make(name, self.options(name), {})
+
+    def options(self, name: str) -> BrokerOptions:
+        """What a node is."""
         limits = {"amqp_min_large_message_size_bytes": SIZE_MIN, "large_message_in_memory_max_size_bytes": 0}
         handler = {"type": self.types[name], **self.handler}
         if self.types[name] == "REMOTE" and self.handler.get("group_timeout", -1) > 0:
@@ -57,10 +62,8 @@ class Site:
         others = [each for each in self.names if each != name]
         if self.is_chain:
             others = [each for each in others if abs(ord(each) - ord(name)) == 1]
-        return self.cluster.node(
-            name, others, retry_interval=100, max_hops=self.max_hops, allow_direct_connections_only=self.is_chain,
-            options=tables,
-        )  # fmt: skip
+        said = {"retry_interval": 100, "max_hops": self.max_hops, "allow_direct_connections_only": self.is_chain}
+        return options_for(name, others, {**said, "options": tables})
 
     def __getitem__(self, name: str) -> ClusterNode:
         return self.cluster.nodes[name]
@@ -466,3 +469,103 @@ def test_a_node_whose_journal_was_wiped_is_answered_at_once() -> None:
     assert kinds(producer) == ["Accepted"] * 2
     assert len(consumer.bodies) == 22
     assert b.events("group-refused") == []
+
+
+def decided(site: Site, *groups: str) -> dict[str, str]:
+    """Owners of so many groups, of which each message was sent at node c."""
+    producer = site.producer("c")
+    site.publish(producer, *groups)
+    assert kinds(producer) == ["Accepted"] * len(groups)
+    return site.owners("a")
+
+
+def rolled_out(site: Site, *names: str, **types: str) -> None:
+    """Some nodes are another kind of handler from now on, restarted one after the other."""
+    site.types |= types
+    for name in names:
+        site[name].crash()
+        site[name].options = site.options(name)
+        site[name].start()
+        site.wait(3_000)
+
+
+GROUPS = [f"g{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_another_arbiter_takes_over_what_the_one_before_had_decided(order: str) -> None:
+    site = Site("abc")
+    consumers = {name: site.consumer(name) for name in "bc"}
+    before = decided(site, *GROUPS)
+    assert set(before.values()) == {"b", "c"}
+    rolled_out(site, *order, a="REMOTE", b="LOCAL")
+    assert site.handler_of("c").arbiter == node_id_of("b")
+    assert site.owners("b") == before, "also where b was restarted, and knew nothing of it"
+    consumers["b"] = site.consumer("b")
+    producer = site.producer("a")
+    site.publish(producer, *GROUPS)
+    assert kinds(producer) == ["Accepted"] * len(GROUPS)
+    assert site.owners("b") == site.owners("a") == before
+    site["a"].crash()
+    site["a"].start()
+    site.wait(3_000)
+    assert not site.handler_of("a").core.owners.inherited, "it was told once that all is there"
+    assert site.owners("a") == {}, "and has forgotten it"
+
+
+def test_a_node_leaves_once_its_groups_are_anothers_to_decide_and_they_stay_where_they_were() -> None:
+    site = Site("abc")
+    site.consumer("b")
+    site.consumer("c")
+    before = decided(site, *GROUPS)
+    (hindrance,) = _hindrances(site)
+    assert "make another node LOCAL and this one REMOTE" in hindrance
+    rolled_out(site, "a", a="REMOTE")
+    (hindrance,) = _hindrances(site)
+    assert hindrance == f"has decided of {len(GROUPS)} groups that the one which decides now has not taken over"
+    rolled_out(site, "b", b="LOCAL")
+    site.consumer("b")
+    assert _hindrances(site) == []
+    request = site["a"].ask("scale-down", node="b")
+    site.cluster.run()
+    assert site["a"].replies[request].error is None
+    for _ in range(40):
+        site.wait(500)
+        if site["a"].admin("scale-down-show")["state"] == "moved":
+            break
+    assert site["a"].admin("scale-down-show")["state"] == "moved"
+    site["a"].crash()
+    for name in "bc":
+        site[name].admin("cluster-forget", node_id=node_id_of("a"))
+    site.publish(site.producer("c"), *GROUPS)
+    assert site.owners("b") == before
+
+
+def test_groups_of_a_node_that_leaves_end_and_the_others_stay() -> None:
+    site = Site("abc")
+    for name in "abc":
+        site.consumer(name)
+    before = decided(site, *GROUPS)
+    assert set(before.values()) == {"a", "b", "c"}
+    site["c"].ask("scale-down", node="b", force=True)
+    site.cluster.run()
+    site.wait(15_000)
+    site["c"].crash()
+    for name in "ab":
+        site[name].admin("cluster-forget", node_id=node_id_of("c"))
+    site.wait(500)
+    site.publish(site.producer("a"), *GROUPS)
+    after = site.owners("a")
+    assert {group: after[group] for group, owner in before.items() if owner != "c"} == {
+        group: owner for group, owner in before.items() if owner != "c"
+    }
+    assert set(after) == set(GROUPS)
+    assert "c" not in after.values()
+
+
+def _hindrances(site: Site) -> list[str]:
+    request = site["a"].ask("scale-down", node="b", dry_run=True)
+    site.cluster.run()
+    reply = site["a"].replies[request]
+    assert reply.result is not None, reply.error
+    return [each["why"] for each in reply.result["hindrances"]]

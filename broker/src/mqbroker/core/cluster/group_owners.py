@@ -2,7 +2,8 @@
 
 The node that decides keeps them in the journal, because they cannot be found out again: as ids of duplicate detection
 under names that no address has, as what has arrived from other nodes is (arrivals.py). The pin that was used last
-comes last. Source: docs/adr/0012-cluster-connections.md.
+comes last. A node that decides no more keeps what it has decided until the one that does has taken it over.
+Source: docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ GroupKey = tuple[str, str]  # the name of a queue, the id of a group
 PREFIX: Final = INTERNAL_PREFIX + "pin."
 PINS_MAX: Final = 100_000
 NUMBER: Final = 1  # each name holds one id
+NOT_TOLD: Final = -1  # the age of what no other node has said
 
 
 class Pin:
@@ -40,13 +42,15 @@ class Pin:
 
 
 class GroupOwners:
-    """All that a node knows. `is_kept`: in the journal."""
+    """All that a node knows. `is_kept`: in the journal. `inherited`: what this node has decided, and the one that does
+    by now has not confirmed."""
 
     def __init__(self, store: ClusterStore, *, is_kept: bool) -> None:
         self._store = store
         self._is_kept = is_kept
         self._pins: OrderedDict[GroupKey, Pin] = OrderedDict()
         self._by_owner: dict[str, dict[GroupKey, None]] = {}
+        self.inherited: dict[GroupKey, None] = {}
 
     def __len__(self) -> int:
         return len(self._pins)
@@ -83,6 +87,7 @@ class GroupOwners:
         pin = self._pins.get(key)
         now_ns = self._store.at.monotonic_ns
         LOOK.has_touched = True
+        self._confirmed(key)
         if pin is not None and pin.owner == owner:
             pin.told_ns, pin.age = now_ns, age
             self.use(key, pin)
@@ -102,6 +107,7 @@ class GroupOwners:
         pin = self._pins.pop(key, None)
         if pin is None:
             return
+        self._confirmed(key)
         keys = self._by_owner[pin.owner]
         del keys[key]
         if not keys:
@@ -110,13 +116,34 @@ class GroupOwners:
             self._store.journal.duplicates.drop(_name_of(key))
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found. A node that does not decide any more forgets it. Raises StorageFault."""
-        for name, key, owner in pins_in(recovered):
-            if self._is_kept:
-                self._pins[key] = Pin(owner, self._store.at.monotonic_ns, 0)
-                self._by_owner.setdefault(owner, {})[key] = None
-            else:
-                self._store.journal.duplicates.drop(name)
+        """Take over what recovery found. Raises StorageFault."""
+        for _, key, owner in pins_in(recovered):
+            self._pins[key] = Pin(owner, self._store.at.monotonic_ns, 0)
+            self._by_owner.setdefault(owner, {})[key] = None
+        if not self._is_kept:
+            self.bequeath()
+
+    # -- another node decides ------------------------------------------------------------------------------------------
+
+    def bequeath(self) -> None:
+        """This node decides no more: the one that does is to hear of all that it has decided."""
+        LOOK.has_touched = True
+        for key, pin in self._pins.items():
+            pin.age = NOT_TOLD
+            self.inherited[key] = None
+
+    def decide(self) -> None:
+        """This node decides: nobody has to hear of it."""
+        LOOK.has_touched = True
+        self.inherited.clear()
+
+    def _confirmed(self, key: GroupKey) -> None:
+        """The node that decides has said who owns a group, or it ends."""
+        LOOK.has_touched = True
+        if key in self.inherited:
+            del self.inherited[key]
+            if not self._is_kept:
+                self._store.journal.duplicates.drop(_name_of(key))
 
 
 def pins_in(recovered: Recovered) -> Iterator[tuple[str, GroupKey, str]]:

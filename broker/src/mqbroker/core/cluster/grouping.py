@@ -127,7 +127,9 @@ class Grouping:
         if chosen and self.is_arbiter and self.owners.get(key) is None and not self.owners.is_full:
             self.owners.put(key, self._name_of(chosen[0][1]))
         elif chosen:
-            owners[key] = self._name_of(chosen[0][1])
+            pin = self.owners.get(key)  # who decides may be another node by now, and know nothing of it
+            is_known = pin is not None and self.knows(pin.owner)
+            owners[key] = pin.owner if pin is not None and is_known else self._name_of(chosen[0][1])
 
     def is_settled(self, key: GroupKey) -> bool:
         """Whether messages of the group can be routed now."""

@@ -1,8 +1,9 @@
 """The grouping handler of a node: it asks the arbiter for the owners of groups, or is the arbiter and answers.
 
 Members of the cluster say of themselves what handler they have: the arbiter is the LOCAL one, of several that with the
-lowest node id. Proposals are said again, a tenth of `timeout` apart, because notices may be lost with a link. Who waits
-for an answer is in group_gate.py. Invariants: an answer leaves when its pin is on disk; whoever waits hears something
+lowest node id. Proposals are said again, a tenth of `timeout` apart, because notices may be lost with a link. One that
+was the arbiter proposes all owners that it had decided to the one that is, until it has heard of each. Who waits for an
+answer is in group_gate.py. Invariants: an answer leaves when its pin is on disk; whoever waits hears something
 within `timeout`. Source: Artemis's manual, "Clustered Grouping"; docs/adr/0012-cluster-connections.md.
 """
 
@@ -12,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from mqbroker.base.look import LOOK
@@ -34,6 +36,7 @@ LOCAL: Final = "LOCAL"
 TRIES_MAX: Final = 10
 SEEN_MAX: Final = 10_000  # notices that may come once more on another way
 IDLE_MAX: Final = 1_000  # groups that one look ends
+INHERITED_MAX: Final = 1_000  # and groups that are handed over to another arbiter at a time
 NODE_ID_SIZE: Final = 36
 Failures = dict[GroupKey, str]
 
@@ -99,7 +102,7 @@ class GroupingHandler:
         self._gone: dict[str, None] = {}  # queues that may own groups, and were removed
         self._has_news = False  # somebody may have waited long enough
         self._unreached_ns = broker.at.monotonic_ns
-        self._tick_ns = 0
+        self._tick_ns = self._hand_over_ns = 0
         self._reap_ns = self._reap_next() if is_local and options.group_timeout > 0 else 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -119,6 +122,9 @@ class GroupingHandler:
         if self._reap_ns and now_ns >= self._reap_ns:
             self._reap_ns = self._reap_next()
             self._reap(now_ns)
+        if self._hand_over_ns and now_ns >= self._hand_over_ns:
+            self._hand_over()
+            self._hand_over_ns = now_ns + self._interval_ns
         if self._tick_ns and now_ns >= self._tick_ns:
             self._tick_ns = now_ns + self._interval_ns
             for key in list(self.asked):
@@ -135,9 +141,14 @@ class GroupingHandler:
         LOOK.has_touched = True
         if not self.asked:
             self._tick_ns = 0
+        is_heir_known = self.core.is_reached and not self.core.is_arbiter
+        if not (is_heir_known and self.core.owners.inherited):
+            self._hand_over_ns = 0
+        elif not self._hand_over_ns:
+            self._hand_over_ns = self.broker.at.monotonic_ns
         overdue_ns = self._unreached_ns + self.options.timeout * NS_PER_MS
         is_watched = not self.arbiter and "grouping-arbiter-missing" not in self._told
-        dues = [self._tick_ns, self._reap_ns, overdue_ns if is_watched else 0]
+        dues = [self._tick_ns, self._hand_over_ns, self._reap_ns, overdue_ns if is_watched else 0]
         is_now = self._gone or self._has_news
         self.due_ns = self.broker.at.monotonic_ns if is_now else min(filter(None, dues), default=0)
         self.broker.timers.add(self)
@@ -166,6 +177,10 @@ class GroupingHandler:
         self._locals = arbiters
         before, self.arbiter = self.arbiter, arbiters[0] if arbiters else ""
         self.core.is_arbiter = self.arbiter == self.broker.node_id
+        if self.core.is_arbiter:
+            self.core.owners.decide()
+        elif before == self.broker.node_id:
+            self.core.owners.bequeath()
         if self.arbiter and self.arbiter != before:
             self._told.discard("grouping-arbiter-missing")
             self.broker.notice(Level.INFO, "grouping-arbiter-found", name=self.options.name, node_id=self.arbiter)
@@ -238,6 +253,14 @@ class GroupingHandler:
     def _propose(self, key: GroupKey, proposed: str) -> None:
         if not self.core.is_arbiter and self.arbiter:
             self._send(PROPOSAL, key, proposed, self.arbiter)
+
+    def _hand_over(self) -> None:
+        """What this node has decided is proposed to the arbiter of now, which keeps it where it has decided nothing."""
+        owners = self.core.owners
+        for key in list(islice(owners.inherited, INHERITED_MAX)):
+            pin = owners.get(key)
+            if pin is not None:
+                self._propose(key, pin.owner)
 
     def _send(self, act: str, key: GroupKey, owner: str, to: str) -> None:
         LOOK.has_touched = True
