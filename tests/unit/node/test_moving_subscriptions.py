@@ -408,6 +408,67 @@ def test_a_subscription_that_was_ended_at_the_heir_is_over(how: str) -> None:
     assert subscribe(b, credit=50).bodies == []
 
 
+def drained_alone(count: int = 10) -> tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode]:
+    """One subscription of a node that stays is at b, where all of it was read."""
+    cluster, a, b, c = three("OFF")
+    left_behind(a)
+    for first in range(0, count, 10):
+        published(a, 10, first)
+    a.ask("drain-queue", queue="news.news", node="b")
+    cluster.run()
+    cluster.wait(2_000)
+    assert (waits(a), waits(b)) == (0, count)
+    reader = subscribe(b, credit=50)
+    for number in range(count):
+        reader.settle(number)
+    reader.talker.connection.close()
+    cluster.run()
+    return cluster, a, b, c
+
+
+@pytest.mark.parametrize("count", [0, 10])
+@pytest.mark.parametrize("how", ["messages", "link", "start of the source", "start of the target"])
+def test_a_subscription_that_drained_alone_and_was_ended_there_is_over(how: str, count: int) -> None:
+    cluster, a, b, c = drained_alone(count)
+    ended(b)
+    if how == "messages":
+        published(a, 5, 100)
+        published(c, 5, 200)
+        cluster.wait(6_000)
+    elif how == "link":
+        parted(cluster)
+    else:
+        node = a if how == "start of the source" else b
+        node.crash()
+        node.start()
+        cluster.wait(6_000)
+    assert (waits(a), waits(b)) == (-1, -1), "neither stuck here, nor made there again and again"
+    assert a.admin("drain-show")["drains"] == []
+    published(c, 5, 300)
+    cluster.wait(1_000)
+    assert (waits(a), waits(b)) == (-1, -1)
+    left_behind(a)
+    a.crash()
+    a.start()
+    cluster.wait(1_000)
+    assert waits(a) == 0, "a later one of that name is another"
+
+
+def test_what_is_under_way_to_a_subscription_that_was_ended_before_all_had_come_is_not_lost() -> None:
+    cluster, a, b, _ = three("OFF")
+    left_behind(a)
+    published(a, 10)
+    a.ask("drain-queue", queue="news.news", node="b")
+    cluster.hold_up("a", "b")
+    cluster.run()
+    cluster.wait(1_000)
+    left_behind(b)
+    ended(b)
+    cluster.let_through("a", "b")
+    cluster.wait(6_000)
+    assert (waits(a), waits(b)) == (0, 10), "who ended it had not had what was still here"
+
+
 @pytest.mark.parametrize("said", [{"filter": RED}, {"address": "other"}])
 def test_a_subscription_that_was_changed_at_the_heir_gets_what_it_asks_for_alone(said: dict[str, Any]) -> None:
     cluster, a, b, c = handed_over()

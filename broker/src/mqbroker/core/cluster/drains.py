@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.stored import text_in
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue import draining
 from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore
     from mqbroker.core.queue.kinds import QueueKind
     from mqbroker.core.queue.queue import Queue
+    from mqbroker.journal.recovered import Recovered
 
 # What says which messages a queue takes, and which of them it keeps.
 KEPT_BY: Final = (
@@ -30,6 +33,8 @@ KEPT_BY: Final = (
     "last_value_key", "ring_size", "non_destructive", "purge_on_no_consumers",
 )  # fmt: skip
 IN_USE: Final = "amqp:precondition-failed"
+COME_PREFIX: Final = INTERNAL_PREFIX + "drain-has-come."  # before the name of a queue; as id its link
+NUMBER: Final = 1  # of the one id that stands under each name
 
 
 class DrainProgress:
@@ -55,6 +60,7 @@ class Drains:
         self.queues: dict[str, Queue] = {}
         self.progress: dict[str, DrainProgress] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # of links, by connection and target
+        self._come: dict[str, str] = {}  # by queue: the link whose node has heard that it has all of it
 
     def queues_to(self, target: str, connection: str) -> list[Queue]:
         """Those that drain to a node over a cluster connection."""
@@ -141,6 +147,26 @@ class Drains:
         progress = self._progress_of(queue)
         return progress is not None and progress.has_said_come
 
+    def heard_come(self, queue: Queue) -> None:
+        """The other node has heard that it has all of it; on disk with this step's append."""
+        name, link = queue.kind.name, queue.kind.drains_as
+        LOOK.has_touched = True
+        if self._come.get(name) != link:
+            self._come[name] = link
+            self._store.journal.duplicates.add(COME_PREFIX + name, NUMBER, link.encode(), NUMBER)
+
+    def has_come(self, queue: Queue) -> bool:
+        """Whether it ever had."""
+        return self._come.get(queue.kind.name) == queue.kind.drains_as
+
+    def load(self, recovered: Recovered) -> None:
+        """Take over what recovery found. Raises StorageFault."""
+        LOOK.has_touched = True
+        for name, stored in recovered.duplicates.items():
+            if name.startswith(COME_PREFIX) and stored:
+                link = text_in(f"which node has all of a queue, {name!r}", stored[-1].duplicate_id)
+                self._come[name.removeprefix(COME_PREFIX)] = link
+
     def has_to_say(self, queue: Queue) -> bool:
         """Whether that is still to be said: nobody asks of others than subscriptions and exclusive queues, and of those
         not where the other node refuses them, as it keeps nobody out then."""
@@ -207,6 +233,8 @@ class Drains:
         LOOK.has_touched = True
         self.queues.pop(queue.kind.name, None)
         self.progress.pop(queue.kind.name, None)
+        if self._come.pop(queue.kind.name, None) is not None:
+            self._store.journal.duplicates.drop(COME_PREFIX + queue.kind.name)
         if not self.queues:
             self._numbers.clear()
 

@@ -648,6 +648,7 @@ class Store(PagingStore):
         self.address_records.load(recovered)
         self.arrivals.load(recovered)
         self.remotes.scale_down.load(recovered)
+        self.remotes.drains.load(recovered)
         self.remotes.cordon.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, kind in kinds_in(recovered):

@@ -20,7 +20,7 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
     # The other node may have ended a subscription since, of which it had all once.
     may_be_over = is_of_subscribers(queue.kind) and not queue.kind.drain_ends
     is_here = has_come(queue, remotes.scale_down.held.apart_count(queue))
-    came_before = may_be_over and remotes.scale_down.has_come(queue)
+    came_before = may_be_over and (remotes.scale_down.has_come(queue) or remotes.drains.has_come(queue))
     remotes.drains.said_come(queue, has_come=is_here)
     # What waits apart ends too: a node that is cordoned or leaves itself lets in what it may have.
     kind = queue.kind if queue.part_of is None else replace(queue.kind, drain_ends=True)
@@ -36,4 +36,6 @@ def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:
     disk."""
     if remotes.drains.has_said_come(queue):
         remotes.scale_down.heard_come(queue)
+        if queue.kind.name not in remotes.scale_down.tallies and is_of_subscribers(queue.kind):
+            remotes.drains.heard_come(queue)
     return remotes.scale_down.heard(queue, arrived_in(answer))

@@ -22,6 +22,7 @@ from mqbroker.node.cluster.forward_consumer import ForwardConsumer
 from mqbroker.node.cluster.forwarding_terms import ENDED, NOT_FOUND, OLDER, has_made
 from mqbroker.node.cluster.rivals import rivals_at
 from mqbroker.node.values.open_transaction import segment_of
+from mqbroker.node.values.subscriptions import is_of_subscribers
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 
 if TYPE_CHECKING:
@@ -273,7 +274,8 @@ class Forwards:
         queue, handed_over = consumer.queue, consumer.handed_over
         apart = self.broker.store.remotes.scale_down.held.apart_count(queue)
         is_empty = queue.message_count == queue.scheduled_count + apart  # but for what waits for its time, or elsewhere
-        if is_empty and not queue.kind.drain_ends and self.broker.store.remotes.scale_down.is_on:
+        is_asked = self.broker.store.remotes.scale_down.is_on or is_of_subscribers(queue.kind)
+        if is_empty and not queue.kind.drain_ends and is_asked:
             self._look_at_receipt(consumer)
         if not queue.kind.drain_ends or self.consumers.get(queue) is not consumer:
             return
