@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.load import parse
+from mqbroker.config.scale_down import STANDSTILL_MS_MAX
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.node.cluster.idle_queues import STEP_NS_MAX
 
 from tests.unit.config.test_cluster_connections import AROUND, connection
 
@@ -21,12 +24,22 @@ AROUND_IT = AROUND + connection()
          "scale-down.discovery-group-ref"),
         (AROUND_IT + "[scale-down]\ntimeout = 999\n", "scale-down.timeout"),
         (AROUND_IT + "[scale-down]\ncommit-interval = -2\n", "scale-down.commit-interval"),
+        (AROUND_IT + "[scale-down]\nheir-timeout = 0\n", "scale-down.heir-timeout"),
+        (AROUND_IT + "[scale-down]\nheir-timeout = 2000\n", "scale-down.heir-timeout"),
     ],
 )  # fmt: skip
 def test_what_leads_nowhere_is_refused(text: str, path: str) -> None:
     found = parse(text)
     assert isinstance(found, list)
     assert path in [fault.path for fault in found]
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 2_001])
+def test_an_heir_is_waited_for_longer_than_a_standstill_counts(timeout_ms: int) -> None:
+    found = parse(AROUND_IT + f"[scale-down]\nheir-timeout = {timeout_ms}\n")
+    assert isinstance(found, BrokerOptions)
+    assert found.scale_down.heir_timeout == timeout_ms
+    assert STANDSTILL_MS_MAX * NS_PER_MS == STEP_NS_MAX
 
 
 @pytest.mark.option("scale-down.commit-interval")

@@ -17,6 +17,9 @@ from mqbroker.config.repeated import missing, rows_of
 
 HEAD: Final = "scale-down"
 TIMEOUT_MS_MAX: Final = 86_400_000
+STANDSTILL_MS_MAX: Final = (
+    2_000  # of a standstill counts as time of its own (STEP_NS_MAX of node/cluster/idle_queues.py)
+)
 
 
 class ScaleDownTable(OptionTable):
@@ -48,7 +51,7 @@ class ScaleDownTable(OptionTable):
     heir_timeout: int = option(
         60_000,
         "Time after which a node that leaves, by whatever way, hands what waits to the next node of the cluster "
-        "while the one that takes its messages takes none; -1: never.",
+        "while the one that takes its messages takes none, more than 2 s; -1: never.",
         unit="ms", ge=-1, le=TIMEOUT_MS_MAX,
     )  # fmt: skip
 
@@ -61,6 +64,13 @@ def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFau
     if table.get("enabled") is True and not raw.get("cluster-connections"):
         why = "is true, but there are no cluster-connections over which messages could go; add one"
         yield ConfigFault(f"{HEAD}.enabled", why)
+    timeout = table.get("heir-timeout")
+    if isinstance(timeout, int) and 0 <= timeout <= STANDSTILL_MS_MAX:
+        why = (
+            f"is {timeout} ms, and of a standstill of the node that leaves up to {STANDSTILL_MS_MAX} ms count, so that "
+            "one would be enough to pass a sound node over; set more, or -1 for never"
+        )
+        yield ConfigFault(f"{HEAD}.heir-timeout", why)
     names, group = table.get("connectors"), table.get("discovery-group-ref")
     if names and group:
         why = "cannot stand beside connectors: these say already which nodes take messages; remove one of them"
