@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
@@ -20,10 +21,10 @@ LIMITS = {
 TERMS = [{"exclusive": True}, {"filter": "NOT a = 1 OR a IS NULL"}]
 
 
-def declaring(options: BrokerOptions, address: str, **queue: object) -> BrokerOptions:
+def declaring(options: BrokerOptions, address: str, **queue: Any) -> BrokerOptions:
     """One queue `sub`: at `topic` for subscribers, else at its own address."""
-    unsaid = dict.fromkeys(QueueOptions.__slots__) | {"name": "sub", "durable": True, "filter": ""}
-    sub = (QueueOptions(**{**unsaid, **queue}),)  # type: ignore[arg-type]
+    unsaid: dict[str, Any] = dict.fromkeys(QueueOptions.__slots__) | {"name": "sub", "durable": True, "filter": ""}
+    sub = (QueueOptions(**{**unsaid, **queue}),)
     routing, queues = (("MULTICAST",), ((), sub)) if address == "topic" else (("ANYCAST",), (sub, ()))
     return replace(options, addresses=(AddressOptions(address, routing, *queues),))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import sasl
@@ -200,3 +200,11 @@ ACCEPTED_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
     Dead: AcceptedPeer._dead,
 }
 """A server never asks for links, so `Attached` is not among them."""
+
+
+def nodes_among(peers: Iterable[object]) -> Iterator[tuple[AcceptedPeer, Hello]]:
+    """Connections of other nodes that stand, of all of this node, and what each said of itself. They may be ended
+    meanwhile."""
+    for peer in list(peers):
+        if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
+            yield peer, peer.hello

@@ -16,7 +16,7 @@ from mqbroker.config.users import UserVerifier
 from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.format import READ_VERSIONS
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer, nodes_among
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
@@ -195,9 +195,8 @@ class Cluster:
         """A process of another node is in this term: what stands with those in lower ones ends."""
         if node_id == self.broker.node_id or not self._terms.hear(node_id, term):
             return
-        for peer in list(self.broker.peers.values()):
-            hello = peer.hello if isinstance(peer, AcceptedPeer) and not peer.connection.is_dead else None
-            if hello is not None and hello.node_id == node_id and hello.term < term:
+        for peer, hello in nodes_among(self.broker.peers.values()):
+            if hello.node_id == node_id and hello.term < term:
                 peer.close_at_once(NOT_ALLOWED, DEPOSED)
         for connection in self.connections.values():
             connection.deposed(node_id, term)
@@ -211,5 +210,4 @@ class Cluster:
     @property
     def inbound(self) -> set[str]:
         """Nodes whose links to this one stand."""
-        peers = (each for each in self.broker.peers.values() if isinstance(each, AcceptedPeer))
-        return {peer.hello.node_id for peer in peers if peer.hello is not None and not peer.connection.is_dead}
+        return {hello.node_id for _, hello in nodes_among(self.broker.peers.values())}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import EntryTable
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.accepted_peer import nodes_among
 
 
 def heard_in(table: EntryTable) -> Iterator[tuple[str, Connector]]:
@@ -24,7 +24,6 @@ def heard_in(table: EntryTable) -> Iterator[tuple[str, Connector]]:
 
 def linked_by(peers: Iterable[object], connection: str) -> Iterator[tuple[str, Connector]]:
     """Nodes that have a link to this one over the cluster connection of this name."""
-    for peer in peers:
-        hello = peer.hello if isinstance(peer, AcceptedPeer) and not peer.connection.is_dead else None
-        if hello is not None and hello.connection == connection and hello.connector is not None:
+    for _, hello in nodes_among(peers):
+        if hello.connection == connection and hello.connector is not None:
             yield hello.node_id, hello.connector

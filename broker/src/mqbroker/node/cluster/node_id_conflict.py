@@ -25,7 +25,7 @@ from mqbroker.cluster.node_id_conflict import (
     ProcessStart,
     yields,
 )
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.accepted_peer import nodes_among
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.amqp_broker import AmqpBroker
@@ -78,7 +78,6 @@ class NodeIdConflict:
         broker.notice(Level.ERROR, "cluster-links-stopped", source=source, boot_id=other.boot_id, why=self.why,
                       remedy=REMEDY)  # fmt: skip
         # First those who would be told of what goes: to them nothing of it is true.
-        for peer in list(broker.peers.values()):
-            if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
-                peer.close_at_once(NOT_ALLOWED, self.why)
+        for peer, _ in nodes_among(broker.peers.values()):
+            peer.close_at_once(NOT_ALLOWED, self.why)
         self._withdraw(self.why)
