@@ -3,12 +3,12 @@
     .ci/soak.py --minutes 30 [--seed N]
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
-Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer, that
-of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories of
-clusters, also of such with old journals, whole tables of which each day has a third, histories in which bugs show, of
-disks that do not do what they say, of nodes that are backed up, and of clusters with all switched on, or whose nodes
-are given up, or lose their heirs as they leave, crowds of peers, a search for planted bugs, and small breaks of the
-code that tests should notice.
+Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer,
+that of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories
+of clusters, also of such with old journals, whole tables of which each day has a third, histories in which bugs show,
+of disks that do not do what they say, of nodes that are backed up, and of clusters with all switched on, or whose
+nodes are given up, lose their heirs as they leave, or find each other by names, crowds of peers, a search for planted
+bugs, and small breaks of the code that tests should notice.
 Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
@@ -34,7 +34,7 @@ HISTORIES_TURN_S = 60.0
 MUTANTS_TURN_S = 300.0
 TURNS = (
     "fuzzer", "tables", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants",
-    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up",
+    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up", "named",
 )  # fmt: skip
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
@@ -62,6 +62,7 @@ TABLES = (
         "plain_playbooks.py::test_each_host_of_a_run_of_two_clusters_has_the_members_of_its_own",
         "plain_playbooks.py::test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were_looked_at",
         "plain_playbooks.py::test_a_run_that_wakes_up_does_nothing_to_a_host_that_another_one_has",
+        "plain_playbooks.py::test_what_an_earlier_run_has_restarted_comes_before_another_host",
     )),
 )  # fmt: skip
 CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
@@ -162,7 +163,7 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
     if name == "tables":
         return Turn(name, (*pytest, *TABLES), (("SOAK", "1"),))
-    if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs", "backed up"):
+    if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs", "backed up", "named"):
         option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":

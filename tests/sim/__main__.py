@@ -15,6 +15,7 @@ from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.full_clusters import FullClusters
 from tests.sim.given_up import GivenUpClusters
 from tests.sim.histories import Simulation
+from tests.sim.named import NamedClusters
 from tests.sim.old_copies import OldCopies
 from tests.sim.paged_clusters import PagedClusters
 from tests.sim.planted import PlantedSimulation
@@ -24,7 +25,7 @@ Kind = type[Simulation | ClusterSimulation | OldCopies]
 KINDS: Final[dict[str, Kind]] = {
     "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
     "worn_disks": WornDisks, "full_clusters": FullClusters, "given_up": GivenUpClusters,
-    "fallen_heirs": FallenHeirs, "backed_up": BackedUp,
+    "fallen_heirs": FallenHeirs, "backed_up": BackedUp, "named": NamedClusters,
 }  # fmt: skip
 
 
@@ -46,6 +47,7 @@ def main() -> int:
     )
     kinds.add_argument("--worn-disks", action="store_true", help="of disks that misplace writes, or lie of syncs")
     kinds.add_argument("--backed-up", action="store_true", help="of nodes that are backed up under way")
+    kinds.add_argument("--named", action="store_true", help="of clusters whose nodes find each other by names of DNS")
     kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
