@@ -3,7 +3,8 @@
 Beside that all faults of clusters, and in the same histories single queues that drain, are called off, and nodes that
 are cordoned. Who fell out comes back at last, with what it had: all that was accepted anywhere has to come, once, and
 each receipt that was looked at when all had gone has to balance, over all its heirs. In some an address keeps messages
-for later queues: each is at one node then, which has it once.
+for later queues: each is at one node then, which has it once. In some a third node with subscriptions takes what comes
+just before the other one leaves, its answers are lost, and it falls: what it may have waits for it, under its old ids.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 from tests.sim.drained import GRACE_MS, LeavingClusters
 from tests.sim.kept import ADDRESS, KeptPublisher, keeping, lost_or_twice
 from tests.sim.network import ClusterNode
+from tests.sim.topics import Publisher
 from tests.support.checker import History
 
 NODES: Final = 3
@@ -58,10 +60,10 @@ class LongFaults(ClusterFaults):
 
 class FallenHeirs(LeavingClusters):
     """See the module's docstring. `went_on` counts heirs that another one took the place of, `apart` messages that
-    waited for their answers."""
+    waited for their answers, `unanswered` copies that a third node may have as its neighbour begins to leave."""
 
     def __init__(self, seed: int) -> None:
-        self.went_on = self.apart = 0
+        self.went_on = self.apart = self.unanswered = 0
         self.kept = History(is_several_nodes=True)  # of what is kept for later queues
         super().__init__(seed)
         self.faults: LongFaults = LongFaults(self.faults)
@@ -77,6 +79,16 @@ class FallenHeirs(LeavingClusters):
         scale_down = replace(options.scale_down, heir_timeout=HEIR_TIMEOUT_MS)
         enriched = replace(options, scale_down=scale_down, cluster_connections=(narrow,))
         return keeping(enriched) if self.has_kept else enriched
+
+    @property
+    def has_lost_answers(self) -> bool:
+        """Whether answers of a third node are lost; by dice of its own, too."""
+        return Random(f"answers {self.seed}").random() < SHARE
+
+    @property
+    def has_topic(self) -> bool:
+        """Always where answers are lost, as copies are what is owed to a node."""
+        return super().has_topic or self.has_lost_answers
 
     @property
     def has_kept(self) -> bool:
@@ -99,7 +111,12 @@ class FallenHeirs(LeavingClusters):
         """The history from beginning to end: one node leaves, so that there is a next heir."""
         rng = self.world.rng
         node, other = rng.sample(self.nodes, 2)
-        self.world.after(LEAVES_MS + rng.random() * LEAVES_MS, partial(self._leave, node, other))
+        leaves_ms = LEAVES_MS + rng.random() * LEAVES_MS
+        self.world.after(leaves_ms, partial(self._leave, node, other))
+        if self.has_lost_answers:
+            third = next(each for each in self.nodes if each not in (node, other))
+            self.world.after(leaves_ms - 3 * MUTE_MS, partial(self._publish_at, node))
+            self.world.after(leaves_ms - MUTE_MS, partial(self._lose_answers, node, third))
         for at_ms in range(0, BUSY_MS + max(AWAY_MS), LOOKS_MS):
             for each in self.nodes:
                 self.world.after(at_ms, partial(self._look, each))
@@ -139,6 +156,25 @@ class FallenHeirs(LeavingClusters):
         if rng.random() < SHARE:
             third = rng.choice([each for each in self.nodes if each not in (node, other)])
             self.world.after(after_ms + rng.random() * 2_000, partial(self._go_on, node, third))
+
+    def _publish_at(self, node: ClusterNode) -> None:
+        """Copies are on their way when it leaves."""
+        publisher = Publisher(self.world, node, f"{self.subscriptions[0].topic}-late", self.subscriptions, MESSAGES)
+        publisher.pace_ms = 2 * MUTE_MS
+        self.publishers.append(publisher)
+        self.clients.append(publisher)
+        self.faults.histories.append(publisher.history)
+
+    def _lose_answers(self, node: ClusterNode, third: ClusterNode) -> None:
+        """The third node takes what comes, and falls before that is heard."""
+        self.network.cut([(third.name, node.name)], 2 * MUTE_MS)
+        self.world.after(MUTE_MS + 1, partial(self._note_unanswered, node, third))
+        self.world.after(2 * MUTE_MS, partial(self._kill, third))
+
+    def _note_unanswered(self, node: ClusterNode, third: ClusterNode) -> None:
+        """When its drain has begun: how many copies it may have, which nobody has heard of."""
+        queues = node.broker.store.remotes.queues_of(str(third.identity["node_id"])) if node.is_up else []
+        self.unanswered += sum(queue.unanswered_count for queue in queues)
 
     def _try_again(self, node: ClusterNode, other: ClusterNode) -> None:
         """It was down, or not linked."""
