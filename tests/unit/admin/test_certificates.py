@@ -83,6 +83,7 @@ def test_what_is_no_certificate_has_no_end_and_hides_no_other(content: bytes) ->
     assert lives_in(good + pem(content) + good) == [(BEGIN, seconds(2031, 2, 3, 4, 5, 6))] * 2
 
 
+@pytest.mark.slow
 @given(some.binary(max_size=400), some.integers(0, 340), some.binary(max_size=4))
 def test_any_bytes_are_an_end_or_none(noise: bytes, at: int, patch: bytes) -> None:
     good = certificate(UTC_TIME, b"310203040506Z", VERSION_3)

@@ -97,6 +97,7 @@ def test_a_list_that_is_cut_ends_with_its_last_row(monkeypatch: pytest.MonkeyPat
     assert taken[-1].result["is_whole"] is False
 
 
+@pytest.mark.slow
 def test_lists_are_made_while_the_disk_is_far_behind() -> None:
     site = with_queues(COUNT)
     site.stage.broker.step([given.UnsyncedBytes(site.stage.options.journal.disk_pending_bytes_max + 1)], site.stage.at)

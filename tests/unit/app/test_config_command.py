@@ -53,6 +53,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert f"mqbroker {command}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_nothing_to_do_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == exits.USAGE
     assert "usage: mqbroker" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 
 import mqbroker
+import pytest
 from mqbroker.cluster.node_id_conflict import ProcessStart, yields
 
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -37,6 +38,7 @@ def test_the_higher_term_goes_on_whenever_it_was_started() -> None:
         assert (yields(old, new), yields(new, old)) == (True, False)
 
 
+@pytest.mark.slow
 def test_boot_ids_are_compared_for_order_nowhere_else() -> None:
     """They name processes; which of two is the newer one they do not say."""
     found = [

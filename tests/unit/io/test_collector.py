@@ -83,6 +83,7 @@ def test_objects_that_come_and_stay_are_not_looked_at_again_and_again(process: P
     assert OLDEST not in found
 
 
+@pytest.mark.slow
 def test_all_are_looked_at_once_where_the_process_has_grown(process: Process) -> None:
     assert process.run(process.grow).count(OLDEST) == 1
     (line,) = process.told.getvalue().splitlines()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from mqbroker.io.judging_timer import LATE_S, JudgingTimer
 
 from tests.unit.io.conftest import until
@@ -35,6 +36,7 @@ def test_the_time_is_over_once(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_what_is_cancelled_does_not_come(run: Runner) -> None:
     async def scenario() -> None:
         called: list[int] = []
@@ -49,6 +51,7 @@ def test_what_is_cancelled_does_not_come(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_who_stood_still_gives_the_time_back_once(run: Runner) -> None:
     async def scenario() -> None:
         called: list[int] = []
@@ -63,6 +66,7 @@ def test_who_stood_still_gives_the_time_back_once(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_no_more_than_it_had_is_given(run: Runner) -> None:
     async def scenario() -> None:
         called: list[int] = []

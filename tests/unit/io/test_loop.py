@@ -412,6 +412,7 @@ def test_the_loop_looks_for_what_comes_next_but_for_what_the_disk_thread_has_to_
     run(scenario())
 
 
+@pytest.mark.slow
 def test_steps_of_which_one_wants_the_next_are_no_pauses(run: Runner) -> None:
     class Long:
         """Each input takes ten steps."""

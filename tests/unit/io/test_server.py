@@ -220,6 +220,7 @@ class Leaver:
         return Batch(effects=[DelayStop(is_over=self.is_moved or self.asked > 1)])
 
 
+@pytest.mark.slow
 def test_a_stop_that_waits_lets_clients_in_and_asks_the_manager_for_time(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ class HeldLife(Life):
         self.model.next_queue = max(self.model.state.queues, default=0) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_live_is_so_also_where_files_are_kept_that_others_are_gone_behind(seed: int) -> None:
     life = HeldLife(seed)

@@ -102,6 +102,7 @@ def test_duplicates(address: str, oldest: int, ids: list[tuple[int, bytes]]) -> 
     assert decode(records.encode_duplicates(duplicates)) == [duplicates]
 
 
+@pytest.mark.slow
 @given(st.text(max_size=50), st.binary(max_size=100))
 def test_address(name: str, attributes: bytes) -> None:
     payload = records.encode_address(name, attributes) + records.encode_address_drop(name)

@@ -57,6 +57,7 @@ def rows(world: World) -> list[dict[str, Any]]:
     return list(json.loads(world.out.getvalue())["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_host_is_emptied_and_stays_in_the_cluster(world: World, *, wait: bool) -> None:
     assert drain_command.run(world, options(wait=wait)) == Exit.DONE
@@ -67,6 +68,7 @@ def test_a_host_is_emptied_and_stays_in_the_cluster(world: World, *, wait: bool)
     assert done("systemctl") == []
 
 
+@pytest.mark.slow
 def test_who_drains_already_is_not_asked_again(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "moving"})})
     assert drain_command.run(world, options()) == Exit.DONE
@@ -74,6 +76,7 @@ def test_who_drains_already_is_not_asked_again(world: World) -> None:
     assert "mq3 drains; mqctl scale-down mq3 --show says how far it is" in said(world)
 
 
+@pytest.mark.slow
 def test_who_drains_already_goes_on_to_the_node_that_is_named(world: World) -> None:
     elsewhere = drain(state="moving", node="mq2", node_id="id-mq2", moved=1)
     says("mq3", **{"scale-down-show": elsewhere})
@@ -89,6 +92,7 @@ def test_who_drains_already_goes_on_to_the_node_that_is_named(world: World) -> N
     assert "hinders" not in said(world), "nor does it that nothing leads to the node before"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_what_hinders_there_keeps_it_from_going_on_to_another_node(world: World, *, is_forced: bool) -> None:
     says("mq3", **{"scale-down-show": drain(state="moving", node="mq2", node_id="id-mq2", moved=1)})
@@ -116,6 +120,7 @@ def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
     assert noted(world) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("move", [False, True])
 def test_who_goes_on_with_what_has_failed_gives_the_hosts_back(world: World, leaving: Leaver, *, move: bool) -> None:
     """The brokers try it again whoever holds them; what is said to do next has to be possible."""
@@ -136,6 +141,7 @@ def test_where_a_part_moves_the_way_out_goes_on_in_its_place(world: World, leavi
     assert raised.value.attempt == "mqctl drain mq3 --resume --move, or mqctl undrain mq3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_nothing_begins_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
     """mq1 does not say how clients reach it, so those of mq3 are not sent there."""
@@ -152,6 +158,7 @@ def test_nothing_begins_where_somebody_would_not_be_served(world: World, *, is_f
     assert ("hinders: queue orders" in said(world)) is True
 
 
+@pytest.mark.slow
 def test_nothing_begins_under_another_operation(world: World, leaving: Leaver) -> None:
     operation.begin(world, leaving.cluster, "mqctl rollout")
     for changes in ({}, {"resume": True}):
@@ -163,6 +170,7 @@ def test_nothing_begins_under_another_operation(world: World, leaving: Leaver) -
     assert done("asked").count("scale-down") == done("asked").count("scale-down-cancel") + 1  # a dry run
 
 
+@pytest.mark.slow
 def test_what_was_killed_while_it_waited_is_gone_on_with(world: World, leaving: Leaver) -> None:
     operation.begin(world, leaving.cluster, "mqctl drain mq3")
     says("mq3", **{"scale-down-show": drain(**EMPTY)})
@@ -172,6 +180,7 @@ def test_what_was_killed_while_it_waited_is_gone_on_with(world: World, leaving: 
     assert noted(world) == {"mq1": (2, False), "mq3": (2, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_drained_host_serves_again(world: World, *, wait: bool) -> None:
     says("mq3", **{"scale-down-show": drain(**EMPTY)})
@@ -183,6 +192,7 @@ def test_a_drained_host_serves_again(world: World, *, wait: bool) -> None:
     assert "mq3 does not drain: nothing is to be taken back" in said(world)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_waits_leaves_the_brokers_at_it_and_nothing_held(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +209,7 @@ def test_ctrl_c_while_it_waits_leaves_the_brokers_at_it_and_nothing_held(
     assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refuses", [["second"], ["default", "second"]])
 def test_what_begins_at_one_of_several_instances_stays_held(world: World, leaving: Leaver, refuses: list[str]) -> None:
     """Where none of them drains the hosts are given back."""
@@ -218,6 +229,7 @@ def test_what_begins_at_one_of_several_instances_stays_held(world: World, leavin
     assert noted(world) == {"mq1": (1, stays), "mq3": (1, stays)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cancel", "resume"])
 def test_what_was_killed_before_a_broker_was_asked_has_both_ways_out(world: World, leaving: Leaver, kind: str) -> None:
     operation.begin(world, leaving.cluster, leaving.command)
@@ -232,6 +244,7 @@ def test_what_was_killed_before_a_broker_was_asked_has_both_ways_out(world: Worl
         scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, resume=True), leaving)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_agreed_to_late_is_not_carried_out(
     world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +279,7 @@ def consumed_here() -> None:
     says("mq3", queues={"queues": [row]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [False, True])
 def test_without_move_a_host_lets_no_client_in_and_keeps_its_messages(world: World, *, wait: bool) -> None:
     assert drain_command.run(world, keeping(wait=wait)) == Exit.DONE
@@ -280,6 +294,7 @@ def test_without_move_a_host_lets_no_client_in_and_keeps_its_messages(world: Wor
     assert done("asked").count("cordon") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_it_is_refused_where_somebody_would_not_be_served(world: World, *, is_forced: bool) -> None:
     consumed_here()
@@ -293,6 +308,7 @@ def test_it_is_refused_where_somebody_would_not_be_served(world: World, *, is_fo
     assert "mq3: 3 messages stay, and are not served meanwhile; 0 clients connected" in said(world)
 
 
+@pytest.mark.slow
 def test_who_waits_is_told_of_clients_that_are_still_there(world: World) -> None:
     """And that ends by its time, when the brokers go on."""
     says("mq3", cordon=drain(state="cordoned", left=3, connections=2))
@@ -309,6 +325,7 @@ def test_who_waits_is_told_that_somebody_wants_something_else(world: World, leav
         DrainFollower(world, leaving.nodes).until("cordoned", 60.0)
 
 
+@pytest.mark.slow
 def test_a_host_that_moves_its_messages_is_followed_and_one_of_which_a_part_does_is_refused(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(**EMPTY)})
     assert drain_command.run(world, keeping(wait=True)) == Exit.DONE
@@ -325,6 +342,7 @@ def test_where_messages_go_is_said_with_move_alone(world: World) -> None:
     assert done("asked") == []
 
 
+@pytest.mark.slow
 def test_what_is_kept_may_move_after_all(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
     assert drain_command.run(world, options(wait=True)) == Exit.DONE
@@ -332,6 +350,7 @@ def test_what_is_kept_may_move_after_all(world: World) -> None:
     assert "mq3 is empty" in said(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [False, True])
 def test_a_host_that_kept_its_messages_serves_them_again(world: World, *, wait: bool) -> None:
     says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
@@ -342,6 +361,7 @@ def test_a_host_that_kept_its_messages_serves_them_again(world: World, *, wait: 
     assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
 
 
+@pytest.mark.slow
 def test_a_scale_down_that_is_not_on_takes_back_no_cordon(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
     assert scale_down.run(world, scale_down.Options(hosts=["mq3"], yes=True, cancel=True)) == Exit.DONE
@@ -351,6 +371,7 @@ def test_a_scale_down_that_is_not_on_takes_back_no_cordon(world: World) -> None:
         scale_down.run(world, scale_down.Options(hosts=["mq3"], yes=True, resume=True))
 
 
+@pytest.mark.slow
 def test_of_several_instances_those_that_serve_are_cordoned(world: World, leaving: Leaver) -> None:
     """Where one refuses nothing moves, so the hosts are given back."""
     says("mq3", refuses=["default"])
@@ -359,12 +380,14 @@ def test_of_several_instances_those_that_serve_are_cordoned(world: World, leavin
     assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
 
 
+@pytest.mark.slow
 def test_no_messages_go_to_a_node_that_is_cordoned(world: World) -> None:
     says("mq1", **{"scale-down-show": drain(state="cordoned")})
     with pytest.raises(CommandError, match=r"mq1 is cordoned \(mqctl undrain mq1\)"):
         drain_command.run(world, options())
 
 
+@pytest.mark.slow
 def test_a_release_that_knows_no_cordon_is_told_of_with_the_way_out(world: World) -> None:
     says("mq3", refuses=["default"], refusal={"condition": "amqp:not-found", "description": "unknown operation"})
     with pytest.raises(
@@ -386,6 +409,7 @@ def one_of_two(world: World, tmp_path: Path) -> None:
     (tmp_path / "mq3" / "unit").write_text("inactive\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_of_two")
 @pytest.mark.parametrize("move", [False, True])
 def test_those_that_answer_drain_and_the_others_are_named(world: World, *, move: bool) -> None:
@@ -397,6 +421,7 @@ def test_those_that_answer_drain_and_the_others_are_named(world: World, *, move:
     assert noted(world) == {"mq1": (1, False), "mq3": (1, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_of_two")
 def test_those_that_answer_serve_again_and_the_others_are_named(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(state="cordoned", left=3)})
@@ -406,6 +431,7 @@ def test_those_that_answer_serve_again_and_the_others_are_named(world: World) ->
     assert "once it answers: mqctl undrain mq3" in said(world)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_of_two")
 def test_where_none_answers_nothing_is_done(world: World) -> None:
     says("mq3", silent=["default", "second"])

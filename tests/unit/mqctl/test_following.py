@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from mqctl.dev.log import TAIL_BYTES_MAX, followed
 from mqctl.errors import CommandError
 from mqctl.fanout import HOSTS_AT_ONCE, WAITING_MAX, as_it_comes
@@ -23,6 +24,7 @@ def test_each_is_heard_and_an_error_hides_nobody() -> None:
     assert error.what == "shut: nobody is there"
 
 
+@pytest.mark.slow
 def test_more_than_may_make_contact_at_once_are_heard_while_all_go_on() -> None:
     names = [str(number) for number in range(HOSTS_AT_ONCE + 5)]
 

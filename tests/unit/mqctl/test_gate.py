@@ -265,6 +265,7 @@ def says(world: World, name: str, **answers: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | answers))
 
 
+@pytest.mark.slow
 def test_what_nodes_say_is_judged(world: World, cluster: InventoryCluster) -> None:
     mq1, mq2, mq3 = cluster.hosts
     assert gate.lost(world, cluster, [["mq1"], ["mq3"]]) == []
@@ -308,6 +309,7 @@ def test_an_address_that_is_paused_takes_producers(world: World, cluster: Invent
     assert said.startswith("address orders: is sent to at mq3, and taken nowhere else")
 
 
+@pytest.mark.slow
 def test_a_memory_that_is_full_takes_maybe_what_nobody_has_asked_for(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +346,7 @@ def test_a_queue_that_is_paused_at_the_node_that_stays_is_served_by_nobody(
     assert gate.lost(world, cluster, [["mq1"]], is_restart=True) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("health", "why"),
     [
@@ -364,6 +367,7 @@ def test_a_node_that_takes_no_messages_in_stands_in_for_no_address(
     assert all(why in one for one in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "row", "is_taken"),
     [

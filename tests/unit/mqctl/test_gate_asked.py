@@ -95,6 +95,7 @@ def upgrades(world: World, bundle: str, *, force: bool) -> None:
     upgrade.run(world, upgrade.Options(bundle=bundle, force=force))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [removes, returns, rolls_out, upgrades])
 def test_nothing_is_begun_where_somebody_would_not_be_served(
     world: World, bundle: str, act: Callable[..., None]

@@ -121,6 +121,7 @@ def step(world: World, cluster: InventoryCluster, name: str = "mq1") -> CommandR
     return remote.run(HostShell(name, access.become), guarded(world, access, ["echo", "done"]))
 
 
+@pytest.mark.slow
 def test_one_holds_all_hosts_and_each_one_after_it_has_the_next_number(world: World, cluster: InventoryCluster) -> None:
     for number in (1, 2):
         with operation.holding(world, cluster, WHAT) as own:
@@ -132,6 +133,7 @@ def test_one_holds_all_hosts_and_each_one_after_it_has_the_next_number(world: Wo
     assert told(world) == ""
 
 
+@pytest.mark.slow
 def test_a_second_one_is_told_of_the_first_and_takes_nothing(world: World, cluster: InventoryCluster) -> None:
     operation.begin(world, cluster, "mqctl scale-down mq3")
     for is_resumed in (False, True):  # one goes on with a command of one's own only
@@ -145,6 +147,7 @@ def test_a_second_one_is_told_of_the_first_and_takes_nothing(world: World, clust
     assert noted(world) == all_with(1, is_held=True)
 
 
+@pytest.mark.slow
 def test_who_goes_on_has_a_number_of_his_own_and_the_one_before_does_nothing_more(
     world: World, cluster: InventoryCluster
 ) -> None:
@@ -161,6 +164,7 @@ def test_who_goes_on_has_a_number_of_his_own_and_the_one_before_does_nothing_mor
     assert step(world, cluster).code == 0
 
 
+@pytest.mark.slow
 def test_what_is_given_up_does_nothing_more(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
     (tmp_path / "inventory.yml").write_text(INVENTORY)
     world.operation = operation.begin(world, cluster, WHAT)
@@ -197,6 +201,7 @@ def put(world: World, name: str, number: int, user: str) -> None:
     assert noting.take(note, place=f"{place}{noting.PLACE}", lock=f"{place}{noting.LOCK}") is None
 
 
+@pytest.mark.slow
 def test_who_cannot_go_on_leaves_held_what_was_held(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
     """Brokers may drain: of two that go on at once neither has all hosts, and no other command gets in between."""
     operation.begin(world, cluster, WHAT)
@@ -237,6 +242,7 @@ def test_what_was_taken_and_did_not_answer_is_given_back(
     assert noted(world) == all_with(1, is_held=False)
 
 
+@pytest.mark.slow
 def test_a_sick_host_holds_up_only_what_changes_it(world: World, cluster: InventoryCluster, tmp_path: Path) -> None:
     (tmp_path / "mq2/var/lib/mq-operation.json.new").mkdir()
     for changed in (None, {"mq1", "mq2"}):
@@ -275,6 +281,7 @@ def test_a_host_that_a_playbook_came_to_later_is_given_back(
     assert noted(world) == all_with(1, is_held=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_a_plan_holds_only_until_another_operation_has_been(
     world: World, cluster: InventoryCluster, *, is_resumed: bool
@@ -331,6 +338,7 @@ def test_what_has_begun_since_it_was_shown_is_not_given_up(world: World, cluster
     assert "bob from laptop" in faults["mq2"]
 
 
+@pytest.mark.slow
 def test_a_host_that_was_away_has_the_number_of_the_next_one(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:
@@ -346,6 +354,7 @@ def test_a_host_that_was_away_has_the_number_of_the_next_one(
         assert noted(world) == all_with(11, is_held=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), CommandError("no")])
 def test_what_fails_gives_the_hosts_back_unless_it_goes_on_by_itself(
     world: World, cluster: InventoryCluster, end: BaseException
@@ -454,6 +463,7 @@ def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str
     assert found == {"terminal": False, "pipe": True}
 
 
+@pytest.mark.slow
 def test_a_task_that_ends_is_waited_for(tmp_path: Path) -> None:
     task = [sys.executable, "-c", "print(flush=True); input()  # BECOME-SUCCESS-x"]
     with subprocess.Popen(task, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
@@ -521,6 +531,7 @@ def goes_on(world: World, cluster: InventoryCluster, *, was_given_up: bool) -> N
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_given_up", [False, True])
 def test_who_comes_in_the_place_of_a_run_waits_until_its_tasks_have_ended(
     world: World, cluster: InventoryCluster, tmp_path: Path, *, was_given_up: bool
@@ -541,6 +552,7 @@ def test_who_comes_in_the_place_of_a_run_waits_until_its_tasks_have_ended(
     assert noted(world) == all_with(held["mq1"][0] + 1, is_held=False)
 
 
+@pytest.mark.slow
 def test_one_that_follows_on_one_that_ended_waits_for_nobody(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:
@@ -551,6 +563,7 @@ def test_one_that_follows_on_one_that_ended_waits_for_nobody(
     assert noted(world) == all_with(2, is_held=False)
 
 
+@pytest.mark.slow
 def test_in_a_batch_of_which_one_host_waits_for_the_other_nobody_is_idle(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -570,6 +583,7 @@ def runs(tmp_path: Path, name: str = "mq2") -> Path:
     return task / "cmdline"
 
 
+@pytest.mark.slow
 def test_who_is_kept_waiting_is_told_for_which_process_and_gets_past_it(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:
@@ -590,6 +604,7 @@ def test_who_is_kept_waiting_is_told_for_which_process_and_gets_past_it(
     assert [held for _, held in noted(world).values()] == [False] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["mqctl drain mq3", "mqctl undrain mq3", "mqctl scale-down mq3 --cancel"])
 def test_who_comes_in_the_place_of_a_drain_waits_for_no_playbook(
     world: World, cluster: InventoryCluster, tmp_path: Path, what: str
@@ -609,6 +624,7 @@ def test_who_comes_in_the_place_of_a_drain_waits_for_no_playbook(
             pass
 
 
+@pytest.mark.slow
 def test_who_is_interrupted_while_he_waits_is_told_what_stays_held(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def rows(world: World) -> list[dict[str, Any]]:
     return list(json.loads(world.out.getvalue())["rows"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_hosts", [False, True])
 def test_a_restore_holds_the_cluster_and_gives_it_back(world: World, kept: Path, *, on_hosts: bool) -> None:
     before = files()
@@ -195,6 +196,7 @@ def interrupted() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_one_on_the_host_that_was_given_up_while_it_copies_changes_nothing(
     world: World, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ def test_one_on_the_host_that_was_given_up_while_it_copies_changes_nothing(
     assert noted() == {(2, False)}
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_copies_on_the_host_changes_nothing(
     world: World, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +240,7 @@ def test_a_host_that_cannot_be_asked_is_not_restored(world: World) -> None:
     assert (files(), noted()) == (before, {(0, False)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("marker", "why"),
     [
@@ -260,6 +264,7 @@ def test_one_that_was_given_up_changes_nothing(
     assert (files(), noted()) == (before, {(2, False)})
 
 
+@pytest.mark.slow
 def test_one_that_was_cut_off_is_gone_on_with_for_the_same_node_only(world: World) -> None:
     operation.begin(world, CLUSTER, "mqctl backup restore elsewhere mq1-7 --host mq1")
     for changes in ({}, {"host": "mq2", "as_another_node": True, "resume": True}):
@@ -270,6 +275,7 @@ def test_one_that_was_cut_off_is_gone_on_with_for_the_same_node_only(world: Worl
     assert noted() == {(2, False)}
 
 
+@pytest.mark.slow
 def test_a_host_that_is_lost_behind_the_receipt_is_to_be_given_back_and_not_restored_again(world: World) -> None:
     class Lost(HostShell):
         def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
@@ -286,6 +292,7 @@ def test_a_host_that_is_lost_behind_the_receipt_is_to_be_given_back_and_not_rest
     assert noted() == {(1, True), (1, False)}
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_copies_changes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     before = files()
     monkeypatch.setattr(HostShell, "interrupts", b'"files"')
@@ -295,6 +302,7 @@ def test_ctrl_c_while_it_copies_changes_nothing(world: World, monkeypatch: pytes
     assert (files(), noted()) == (before, {(1, False)})
 
 
+@pytest.mark.slow
 def test_ctrl_c_when_all_is_there_waits_for_its_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostShell, "interrupts", END)
     with pytest.raises(KeyboardInterrupt):
@@ -304,6 +312,7 @@ def test_ctrl_c_when_all_is_there_waits_for_its_end(world: World, monkeypatch: p
     assert noted() == {(1, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupts", [b"", END])
 def test_where_nobody_knows_what_became_of_it_the_cluster_stays_held(
     world: World, monkeypatch: pytest.MonkeyPatch, interrupts: bytes
@@ -322,6 +331,7 @@ def test_where_nobody_knows_what_became_of_it_the_cluster_stays_held(
     assert noted() == {(2, False)}
 
 
+@pytest.mark.slow
 def test_what_goes_on_with_one_that_may_be_half_done_gives_nothing_back_without_a_receipt(world: World) -> None:
     """The first one may have been cut off among its moves, or still be at work."""
     program("mq1", KILLED)
@@ -341,6 +351,7 @@ def test_what_goes_on_with_one_that_may_be_half_done_gives_nothing_back_without_
     assert noted() == {(4, False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["identity.json", "restored.json"])
 def test_one_that_is_cut_off_among_its_moves_stays_held_and_is_done_again(world: World, name: str) -> None:
     program("mq1", MQBROKER.replace(DIFFERS, END_OF_DISK.format(name=name)))
@@ -355,6 +366,7 @@ def test_one_that_is_cut_off_among_its_moves_stays_held_and_is_done_again(world:
     assert "restore-unfinished.json" not in files()
 
 
+@pytest.mark.slow
 def test_one_that_fails_before_its_moves_says_so_and_holds_nothing(world: World) -> None:
     program("mq1", MQBROKER.replace(DIFFERS, DAMAGED))
     before = files()
@@ -363,6 +375,7 @@ def test_one_that_fails_before_its_moves_says_so_and_holds_nothing(world: World)
     assert (files(), noted()) == (before, {(1, False)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_hosts", [False, True])
 def test_a_receipt_that_was_heard_counts_whatever_comes_after(world: World, kept: Path, *, on_hosts: bool) -> None:
     program("mq1", MQBROKER.replace(DIFFERS, KILLED_BEHIND_RESULT))
@@ -371,6 +384,7 @@ def test_a_receipt_that_was_heard_counts_whatever_comes_after(world: World, kept
     assert noted() == {(1, False)}
 
 
+@pytest.mark.slow
 def test_one_that_is_refused_holds_nothing(world: World) -> None:
     with pytest.raises(CommandError, match="there is no such backup"):
         restore(world, backup="mq1-2")

@@ -314,6 +314,7 @@ def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Lea
 # -- receipts that say nothing any more -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: World, leaving: Leaver) -> None:
     """Weeks later the brokers are stopped, and somebody resumes what has long been over."""
     made("default")
@@ -375,6 +376,7 @@ def test_ctrl_c_while_brokers_are_stopped_says_how_to_go_on(
 # -- taken back by force ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("is_forced", "typed", "is_done"), [(False, "y", True), (True, "y", False), (True, "main", True)]
 )
@@ -471,6 +473,7 @@ def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> No
     assert [(row["queue"], row["messages"], row["to"]) for row in plan["rows"]] == [("q", 2, "mq1")]
 
 
+@pytest.mark.slow
 def test_who_goes_on_may_name_another_node_from_now_on(world: World, leaving: Leaver) -> None:
     made("default")
     drains_until_it_is_taken_back()

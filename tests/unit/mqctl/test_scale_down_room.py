@@ -61,6 +61,7 @@ def test_where_a_queue_cannot_page_it_stands_as_by_block(here: bool, coming: boo
     assert why_it_does_not_fit(held, AddressLoad(30, can_page=here), AddressLoad(70, can_page=coming)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_paused", "is_refused"), [(False, True), (True, False)])
 def test_where_it_pauses_it_has_to_pause_there_as_well(
     world: World, leaving: Leaver, is_paused: bool, is_refused: bool
@@ -91,6 +92,7 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     assert coming_to(plan, older) == {"mq1": {"orders": AddressLoad(3, 0)}}, "an earlier release does not say how large"
 
 
+@pytest.mark.slow
 def test_nothing_begins_where_it_does_not_fit_and_the_way_out_is_said(world: World, leaving: Leaver) -> None:
     made("default")
     row = {"queue": "orders", "address": "orders", "left": 60, "bytes": 6_000}

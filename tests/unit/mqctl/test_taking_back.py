@@ -93,6 +93,7 @@ def undrain(world: World, host: str) -> int:
 # -- several hosts ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_removed", [True, False])
 def test_those_that_have_not_left_serve_again_and_the_cluster_is_given_back(
     world: World, cluster: InventoryCluster, *, is_removed: bool
@@ -108,6 +109,7 @@ def test_those_that_have_not_left_serve_again_and_the_cluster_is_given_back(
     assert archive.kept_receipt(world, Host("mq2", "main", VARIABLES, {})) is not None, "which --resume goes on from"
 
 
+@pytest.mark.slow
 def test_where_the_second_has_not_begun_the_cluster_is_given_back(world: World, cluster: InventoryCluster) -> None:
     hold(world, cluster, PARTY)
     has_left(world, "mq2")
@@ -116,6 +118,7 @@ def test_where_the_second_has_not_begun_the_cluster_is_given_back(world: World, 
     assert held(world) == set()
 
 
+@pytest.mark.slow
 def test_all_are_taken_back_under_one_operation(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +149,7 @@ def is_lost(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(HostShell, "run_plain", run_plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "lost", "hangs"])
 def test_one_that_does_not_answer_keeps_the_cluster_and_the_others_serve_again(
     world: World, cluster: InventoryCluster, monkeypatch: pytest.MonkeyPatch, how: str
@@ -169,6 +173,7 @@ def test_one_that_does_not_answer_keeps_the_cluster_and_the_others_serve_again(
         assert held(world) == set()
 
 
+@pytest.mark.slow
 def test_one_whose_unit_has_failed_has_left_where_its_receipt_is_there(world: World, cluster: InventoryCluster) -> None:
     hold(world, cluster, PARTY)
     has_left(world, "mq2", is_removed=False)
@@ -179,6 +184,7 @@ def test_one_whose_unit_has_failed_has_left_where_its_receipt_is_there(world: Wo
     assert held(world) == set()
 
 
+@pytest.mark.slow
 def test_one_that_is_out_of_the_inventory_is_named_and_the_others_serve_again(
     world: World, cluster: InventoryCluster, tmp_path: Path
 ) -> None:
@@ -192,6 +198,7 @@ def test_one_that_is_out_of_the_inventory_is_named_and_the_others_serve_again(
         cancel(world, "mq2", "mq3")
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_just_being_stopped_keeps_its_receipt(world: World, cluster: InventoryCluster) -> None:
     """Its machine was lost while systemd stopped it: it answers for as long as that takes."""
     host = Host("mq3", "main", VARIABLES, {})
@@ -212,6 +219,7 @@ def test_a_broker_that_is_just_being_stopped_keeps_its_receipt(world: World, clu
     assert held(world) == set(), "so that this goes on"
 
 
+@pytest.mark.slow
 def test_what_is_stopped_and_has_no_receipt_is_started_first(world: World, cluster: InventoryCluster) -> None:
     hold(world, cluster, "mqctl scale-down mq3 --cancel")
     says("mq3", silent=["default"])
@@ -223,6 +231,7 @@ def test_what_is_stopped_and_has_no_receipt_is_started_first(world: World, clust
     )
 
 
+@pytest.mark.slow
 def test_who_has_left_is_not_taken_back_alone(world: World, cluster: InventoryCluster) -> None:
     hold(world, cluster, "mqctl scale-down mq2")
     has_left(world, "mq2")
@@ -232,6 +241,7 @@ def test_who_has_left_is_not_taken_back_alone(world: World, cluster: InventoryCl
     assert held(world) == {"mqctl scale-down mq2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("take_back", [cancel, undrain])
 def test_one_of_several_is_led_to_the_command_that_takes_back_all(
     world: World, cluster: InventoryCluster, take_back: Callable[[World, str], int]
@@ -246,6 +256,7 @@ def test_one_of_several_is_led_to_the_command_that_takes_back_all(
 # -- who takes back is led on -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_whose_time_is_up_goes_on_by_the_same_command_and_holds_nobody_up(
     world: World, cluster: InventoryCluster
 ) -> None:
@@ -262,6 +273,7 @@ def test_whose_time_is_up_goes_on_by_the_same_command_and_holds_nobody_up(
     assert undrain_command.run(world, how) == Exit.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "go_on", "take_back"),
     [
@@ -293,6 +305,7 @@ def test_nobody_drains_anew_in_the_place_of_who_takes_back(
     assert held(world) == set()
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_follows_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     drains("mq3")
     says("mq3", **{"scale-down-cancel": drain(state="ends", node="mq1")})
@@ -310,6 +323,7 @@ def test_ctrl_c_says_what_follows_it(world: World, monkeypatch: pytest.MonkeyPat
 # -- at the second of several hosts -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_who_does_not_agree_to_the_second_hears_what_has_left_and_what_is_held(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_interrupted: bool

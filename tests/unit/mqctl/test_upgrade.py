@@ -50,6 +50,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_pause_is_noted_on_every_host_and_holds_it(world: World, cluster: InventoryCluster, folder: Path) -> None:
     begun(world, cluster)
     assert not operation.is_paused(world, cluster.hosts)
@@ -61,6 +62,7 @@ def test_a_pause_is_noted_on_every_host_and_holds_it(world: World, cluster: Inve
         operation.begin(world, cluster, "mqctl rollout")
 
 
+@pytest.mark.slow
 def test_who_goes_on_or_takes_it_back_is_not_paused(world: World, cluster: InventoryCluster, folder: Path) -> None:
     begun(world, cluster)
     upgrade.run(world, Options(step=UpgradeStep.PAUSE))
@@ -72,6 +74,7 @@ def test_who_goes_on_or_takes_it_back_is_not_paused(world: World, cluster: Inven
     assert all("wish" not in one and one["goal"] == GOAL for one in notes(world))
 
 
+@pytest.mark.slow
 def test_nothing_is_taken_back_while_a_batch_is_under_way(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -86,6 +89,7 @@ def test_nothing_is_taken_back_while_a_batch_is_under_way(
         rollback.require_idle(world, cluster.hosts)
 
 
+@pytest.mark.slow
 def test_a_stop_lets_go_of_the_hosts_and_the_one_that_ran_is_refused(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -96,6 +100,7 @@ def test_a_stop_lets_go_of_the_hosts_and_the_one_that_ran_is_refused(
     assert operation.goal_of(operation.look(world, cluster.hosts)[0], UPGRADE) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [UpgradeStep.PAUSE, UpgradeStep.STOP])
 def test_another_command_is_neither_paused_nor_stopped(
     world: World, cluster: InventoryCluster, folder: Path, step: UpgradeStep
@@ -106,6 +111,7 @@ def test_another_command_is_neither_paused_nor_stopped(
     assert noted(world) == dict.fromkeys(NAMES, (1, True))
 
 
+@pytest.mark.slow
 def test_an_upgrade_goes_on_to_the_release_that_it_was_begun_for(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -149,6 +155,7 @@ def test_hosts_that_come_to_the_release_after_the_question_end_a_rollback(cluste
             rollback.require_same(cluster.hosts, having)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "stays"), [(Exit.DONE, False), (Exit.FAILED, True), (Exit.DEGRADED, True)])
 def test_a_pause_after_the_last_batch_keeps_nothing(
     world: World, cluster: InventoryCluster, folder: Path, code: Exit, *, stays: bool
@@ -172,6 +179,7 @@ def has(folder: Path, name: str, *releases: str) -> None:
     (place / "current").symlink_to(f"releases/{releases[-1]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", ["", "mqctl upgrade stop", "mqctl operation release", "mqctl drain mq3"])
 def test_a_way_back_takes_no_more_back_than_what_was_brought_last(
     world: World, cluster: InventoryCluster, folder: Path, between: str
@@ -191,6 +199,7 @@ def test_a_way_back_takes_no_more_back_than_what_was_brought_last(
     assert "--leave RELEASE goes back further" in raised.value.attempt
 
 
+@pytest.mark.slow
 def test_a_rollback_that_was_cut_off_after_its_last_host_is_over(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -209,6 +218,7 @@ def test_a_rollback_that_was_cut_off_after_its_last_host_is_over(
     assert noted(world) == dict.fromkeys(NAMES, (2, False))
 
 
+@pytest.mark.slow
 def test_what_holds_the_cluster_is_told_before_it_is_waited_for(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -225,6 +235,7 @@ def test_what_holds_the_cluster_is_told_before_it_is_waited_for(
     assert noted(world) == dict.fromkeys(NAMES, (1, True))
 
 
+@pytest.mark.slow
 def test_a_host_that_is_not_reached_is_said_to_be_left_out(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:

@@ -66,6 +66,7 @@ def has_options(folder: Path, name: str, now: str, then: str) -> None:
     options.write_text(now)
 
 
+@pytest.mark.slow
 def test_a_rollback_shows_which_options_come_back_before_it_asks(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -111,6 +112,7 @@ class MuteShell(HostShell):
         return super().run_plain(command, stdin, timeout_s)
 
 
+@pytest.mark.slow
 def test_a_check_that_does_not_know_what_comes_back_is_no_whole_one(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_check_that_does_not_know_what_comes_back_is_no_whole_one(
     assert "mq1: the connection broke; nobody knows which options come back there" in told(world)
 
 
+@pytest.mark.slow
 def test_a_host_with_a_damaged_note_is_named_before_the_question(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -134,6 +137,7 @@ def test_a_host_with_a_damaged_note_is_named_before_the_question(
     assert noted(world) == {}
 
 
+@pytest.mark.slow
 def test_a_check_ends_before_the_question_and_is_refused_as_the_rollback_is(
     world: World, cluster: InventoryCluster, folder: Path
 ) -> None:
@@ -153,6 +157,7 @@ def test_a_check_ends_before_the_question_and_is_refused_as_the_rollback_is(
     assert noted(world) == dict.fromkeys(NAMES[:2], (1, True))
 
 
+@pytest.mark.slow
 def test_a_check_of_one_that_goes_on_takes_nothing_over(world: World, cluster: InventoryCluster, folder: Path) -> None:
     for name in NAMES:
         has_options(folder, name, NOW, THEN)

@@ -65,6 +65,7 @@ def test_called_off_what_waits_apart_and_comes_due_does_not_go_to_the_heir_of_no
     assert (shown(of.a)["state"], found(of)) == ("none", [1, 3, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [40, held_back.PAGED_MAX])
 def test_called_off_what_waits_apart_and_is_paged_does_not_go_to_the_heir_of_now(
     monkeypatch: pytest.MonkeyPatch, room: int
@@ -103,6 +104,7 @@ def test_called_off_what_waits_apart_and_is_paged_does_not_go_to_the_heir_of_now
     assert of.b.broker.store.arrivals.dropped_total == 500
 
 
+@pytest.mark.slow
 def test_by_force_what_waits_apart_and_comes_due_much_later_holds_nobody() -> None:
     of = with_redeliveries(delay_ms=3_600_000)
     of.lose(of.b)

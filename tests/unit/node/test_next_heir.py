@@ -374,6 +374,7 @@ def test_called_off_by_force_what_waits_apart_is_served_at_once() -> None:
     assert of.b.broker.store.arrivals.dropped_total == 0
 
 
+@pytest.mark.slow
 def test_called_off_when_all_else_has_gone_it_is_over_with_the_last_answer() -> None:
     of = Heirs()
     of.begin_half(has_it=True)

@@ -196,6 +196,7 @@ def with_id(said: str) -> dict[str, Any]:
     return {"application_properties": {"_AMQ_DUPL_ID": said}}
 
 
+@pytest.mark.slow
 def test_the_heir_knows_ids_of_duplicate_detection_before_a_client_could_repeat_them() -> None:
     cluster, a, b = that_say_where()
     producer = filled(a, 1, cluster)
@@ -411,6 +412,7 @@ def scheduled(producer: Producer, *delays_ms: int) -> None:
         assert producer.link.session.send_run(producer.link, single(later), 0, 1, "later") == 1
 
 
+@pytest.mark.slow
 def test_what_is_scheduled_goes_at_once_and_comes_due_there() -> None:
     cluster, a, b = pair()
     producer = filled(a, 5, cluster)
@@ -433,6 +435,7 @@ def test_what_is_scheduled_goes_at_once_and_comes_due_there() -> None:
     assert b.broker.store.queues["orders"].scheduled_count == 1
 
 
+@pytest.mark.slow
 def test_what_was_delivered_in_vain_and_comes_again_later_is_named_and_goes_then_with_its_count() -> None:
     delays = {"address_settings": {"orders": {"redelivery_delay": 3_600_000}}}
     cluster, a, b = pair(options=LIMITS | delays)

@@ -57,6 +57,7 @@ def test_each_at_once_and_byte_by_byte(name: str) -> None:
         assert bool(why_in_pieces(body, [size] * (len(body) // size))) == bool(why_as_a_whole(body))
 
 
+@pytest.mark.slow
 @steady
 @given(values, st.binary(max_size=40), st.integers(0, 1 << 30))
 def test_any_body_cut_anywhere_and_spoilt(value: object, blob: bytes, seed: int) -> None:

@@ -430,6 +430,7 @@ def test_encoded_runs_for_every_tag_size(tag_size: int, handle: int) -> None:
                 assert raw.count(HEADERS["durable"]) == count
 
 
+@pytest.mark.slow
 @steady_few
 @given(conversations(), st.data())
 def test_any_slice_of_any_run_can_be_sent_on(messages: list[Message], choice: st.DataObject) -> None:

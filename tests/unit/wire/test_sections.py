@@ -96,6 +96,7 @@ def test_every_message_is_described_as_json(made: tuple[bytes, dict[str, Any], A
         assert described["body_kind"] in ("data", "sequence", "value")
 
 
+@pytest.mark.slow
 @strategies.steady_few
 @given(messages())
 def test_a_cut_message_is_a_fault_of_its_link_or_lacks_whole_sections(

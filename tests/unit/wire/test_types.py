@@ -100,6 +100,7 @@ def test_surroundings_do_not_matter(value: Any, before: bytes, behind: bytes) ->
         assert after == end
 
 
+@pytest.mark.slow
 @strategies.steady_few
 @given(strategies.values)
 def test_every_cut_is_a_decode_error(value: Any) -> None:

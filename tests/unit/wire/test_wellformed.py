@@ -105,6 +105,7 @@ sections = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @steady
 @given(sections)
 def test_all_that_our_encoder_makes_is_a_message(payload: bytes) -> None:
@@ -112,6 +113,7 @@ def test_all_that_our_encoder_makes_is_a_message(payload: bytes) -> None:
         assert why_malformed(payload) == ""
 
 
+@pytest.mark.slow
 @steady
 @given(sections, st.integers(0, 1 << 30))
 def test_what_is_taken_can_be_decoded_whatever_was_done_to_it(payload: bytes, seed: int) -> None:

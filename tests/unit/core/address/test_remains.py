@@ -201,6 +201,7 @@ def test_a_stop_ends_what_is_being_purged() -> None:
     assert stage.broker.store.queues["orders"].message_count == 0
 
 
+@pytest.mark.slow
 def test_compaction_keeps_what_is_purged_and_not_settled_so_far() -> None:
     stage = filled()
     queue = stage.broker.store.queues["orders"]

@@ -107,6 +107,7 @@ def test_who_has_lost_one_of_two_links_has_one() -> None:
     assert known._has_come("busiest", 1, 100)
 
 
+@pytest.mark.slow
 def test_nobody_that_has_a_link_is_forgotten_however_many_there_are() -> None:
     """Each queue that drains here has one, and what it has no answer for comes again."""
     known = Arrivals(Stage().broker.store)

@@ -63,6 +63,7 @@ def test_a_sweep_looks_at_none_but_its_runs_and_keeps_what_is_live(
     assert store.memory.unused_bytes == 0
 
 
+@pytest.mark.slow
 def test_queues_without_any_of_the_ids_are_passed_by() -> None:
     stage = filled(QUEUES, 1)
     store = stage.broker.store

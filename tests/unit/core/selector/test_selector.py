@@ -286,6 +286,7 @@ def test_longer_selectors_are_refused() -> None:
         compile_selector(longest + " ")
 
 
+@pytest.mark.slow
 @given(conditions)
 def test_a_selector_that_is_cut_is_refused_or_another_selector(tree: Tree) -> None:
     text = written(tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqbroker.cluster.notices import Version
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
@@ -72,6 +73,7 @@ def led_to(node: ClusterNode) -> tuple[str, str]:
     return bridge.state.value, bridge.boot_id
 
 
+@pytest.mark.slow
 def test_third_nodes_turn_to_who_took_over_though_the_deposed_one_goes_on() -> None:
     """It meets nobody who would make it yield: b has dialled neither of them by chance, and tells d."""
     cluster = ClusterStage()
