@@ -219,7 +219,7 @@ class WornDisk:
                 raise
             self._check(fault, {name: bytes(file.pages) for name, file in self.files.named.items()})
             # A write that went elsewhere may have been the one that said that a file is not needed.
-            is_of_disk = fault.why == refusal and not self._is_given_up
+            is_of_disk = self.files.misdirected > 0 and fault.why == refusal and not self._is_given_up
             if "is missing" in fault.why and not self.files.lies and not is_of_disk:
                 self.violations.append(f"left behind: what a start gave up makes the next one refuse: {fault}")
         self.starts["put back"] += 1
