@@ -37,8 +37,8 @@ def standing(topology: dict[str, Any] | None) -> list[dict[str, Any]]:
 def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary: dict[str, Any] | None) -> list[str]:
     """A sentence for each link that stood and does not stand, or that no canary has crossed; none: all is whole.
 
-    A node that has come back with another id is known by its name. A connection that has another name by now is any
-    that leads there, and one that was taken away has no links.
+    A node that has come back with another id is known by its name. For a connection that is not there any more stands
+    any that leads there: one of two that were there may be taken away. Where none is left, nothing is missing.
     """
     return [text for one in wanted if (text := _fault(one, topology or {}, (canary or {}).get("links", [])))]
 
@@ -46,12 +46,12 @@ def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary
 def _fault(one: dict[str, Any], topology: dict[str, Any], crossings: list[dict[str, Any]]) -> str:
     """What is wrong with this link; empty where nothing is."""
     name = f"{one['node']} ({one['node_id']})" if one["node"] else one["node_id"]
+    if "members" in topology and not topology["members"]:  # each connection has the node itself as a member
+        return ""
     if one["direction"] == IN:
         nodes = {row["node_id"]: row["node"] for row in topology.get("members", [])}
         is_back = any(_leads_to(one, found, nodes.get(found)) for found in topology.get("inbound", []))
         return "" if is_back else f"{name} has no link to this node any more"
-    if "members" in topology and not topology["members"]:  # each connection has the node itself as a member
-        return ""
     is_known = one["connection"] in {row["connection"] for row in topology.get("members", [])}
     found = [
         row
@@ -67,24 +67,41 @@ def _fault(one: dict[str, Any], topology: dict[str, Any], crossings: list[dict[s
     return f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
 
 
+def _key(one: dict[str, Any]) -> tuple[str, ...]:
+    return one["direction"], one["connection"], one["node_id"]
+
+
 def _leads_to(one: dict[str, Any], node_id: str | None, node: str | None) -> bool:
     return node_id == one["node_id"] or (bool(node) and node == one["node"])
 
 
 def has_left(one: dict[str, Any], topology: dict[str, Any] | None, nodes: Collection[str] | None) -> bool:
     """Whether the other node of a link is none of the cluster any more: `nodes`, the names of the inventory, do not
-    have it, and this node has forgotten it. None of them: nobody has."""
+    have it, and this node does not know it. None of them: nobody has.
+
+    A process that was just started knows nobody, and neither does one whose links do not come about. So it counts only
+    where another member, which tells of all that it knows, has a link to or from this one, and where each link that is
+    tried leads to a node that is known.
+    """
     if nodes is None or topology is None or not one["node"] or one["node"] in nodes:
         return False
-    rows = [*topology.get("members", []), *topology.get("links", [])]
-    return one["node_id"] not in {*(row["node_id"] for row in rows), *topology.get("inbound", [])}
+    tried, inbound = topology.get("links", []), topology.get("inbound", [])
+    if not (inbound or any(row["state"] == "up" for row in tried)) or not all(row["node_id"] for row in tried):
+        return False
+    rows = [*topology.get("members", []), *tried]
+    return one["node_id"] not in {*(row["node_id"] for row in rows), *inbound}
 
 
 def wait(
-    ask: Asked, wanted: list[dict[str, Any]], wait_s: float, nodes: Collection[str] | None = None
+    ask: Asked,
+    wanted: list[dict[str, Any]],
+    wait_s: float,
+    nodes: Collection[str] | None = None,
+    stood: Collection[dict[str, Any]] = (),
 ) -> tuple[list[str], dict[str, Any] | None]:
     """Until all these links stand and canaries have crossed them, or the time is over: the faults, the last answer.
-    Those to nodes that have left (`nodes`, as in `has_left`) are not waited for.
+    Those to nodes that have left (`nodes`, as in `has_left`) are no faults then: what is known of the others comes with
+    the links, so it is not looked at before. `stood`: links that stood a moment ago, to nobody who has left.
 
     `ask(operation, **arguments)` gives the result of an operation, None where there is none.
     """
@@ -93,7 +110,11 @@ def wait(
         left_s = deadline_s - time.monotonic()
         canary = ask("cluster-canary", timeout_ms=int(1000 * max(1, min(CANARY_S, left_s))))
         topology = ask("topology")
-        found = faults([one for one in wanted if not has_left(one, topology, nodes)], topology, canary)
-        if not found or time.monotonic() + EVERY_S > deadline_s:
+        found = faults(wanted, topology, canary)
+        if found and time.monotonic() + EVERY_S > deadline_s:
+            just_now = [_key(one) for one in stood]
+            left = [one for one in wanted if _key(one) in just_now or not has_left(one, topology, nodes)]
+            return faults(left, topology, canary), canary
+        if not found:
             return found, canary
         time.sleep(EVERY_S)

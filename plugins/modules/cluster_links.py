@@ -41,10 +41,16 @@ options:
     elements: dict
   nodes:
     description:
-      - Names of the nodes of the cluster. A link to any other one that the node has forgotten is not waited for. By
-        default all are.
+      - Names of the nodes of the cluster. A link to any other one that neither the node knows in the end, nor another
+        member that it has a link to, is not missed. By default all are.
     type: list
     elements: str
+  stood:
+    description:
+      - Links that stood just before, so that none of their nodes has left, whoever O(nodes) are.
+    type: list
+    elements: dict
+    default: []
   wait_s:
     description:
       - Seconds to wait for the links of each instance.
@@ -125,7 +131,8 @@ REMEDY = (
     "look at it with mqctl topology and mqctl events; no other broker is restarted before these links stand, in this "
     "run or a later one: mend it and run it again, or restart this host alone with other options (--limit), or mqctl "
     "rollback; a node that is gone for good takes mqctl scale-down, or mqctl cluster forget and to be out of the "
-    "inventory; --force (-e rollout_force=true) goes on without them"
+    "inventory, and another member that has a link to this one: in doubt it is missed; --force "
+    "(-e rollout_force=true) goes on without them"
 )
 
 
@@ -175,7 +182,7 @@ def waited(module, wanted):
         if not own:
             continue
         ask = partial(node.ask, name, executable=module.params["executable"])
-        found, canary = links.wait(ask, own, module.params["wait_s"], module.params["nodes"])
+        found, canary = links.wait(ask, own, module.params["wait_s"], module.params["nodes"], module.params["stood"])
         canaries[name] = (canary or {}).get("links", [])
         complaints += [f"{name}: {each}" for each in found]
     return complaints, canaries
@@ -214,6 +221,7 @@ def main():
             "instances": {"type": "list", "elements": "str", "required": True},
             "wanted": {"type": "list", "elements": "dict"},
             "nodes": {"type": "list", "elements": "str"},
+            "stood": {"type": "list", "elements": "dict", "default": []},
             "wait_s": {"type": "int", "default": 60},
             "executable": {"type": "path", "default": EXECUTABLE},
         },

@@ -429,6 +429,7 @@ def test_a_rollback_waits_for_no_link_that_did_not_stand_before_it(wanted: list[
     }  # fmt: skip
     templar = Templar(LOADER, known)
     assert templar.template(task["mqops.cluster.cluster_links"]["wanted"]) == wanted
+    assert templar.template(task["mqops.cluster.cluster_links"]["stood"]) == ["b"]
     assert all(templar.evaluate_conditional(each) for each in task["when"])
 
 

@@ -84,33 +84,76 @@ def test_a_connection_that_was_taken_away_has_no_links() -> None:
     assert links.faults([OUT], {"members": [], "inbound": []}, {"links": []}) == []
 
 
+def test_a_whole_cluster_whose_connection_was_taken_away_misses_no_link_in_either_direction() -> None:
+    """The others, which have it still, are refused here."""
+    stood = links.standing(TOPOLOGY)
+    assert {row["direction"] for row in stood} == {"in", "out"}
+    assert links.faults(stood, {"members": [], "links": [], "inbound": []}, {"links": []}) == []
+
+
+def test_one_of_two_connections_may_be_taken_away_but_none_may_be_renamed() -> None:
+    """The others dial with the name that they know, and refuse one that they do not."""
+    stood = links.standing(TOPOLOGY)
+    assert links.faults(stood, members("lan", "2", "mq2"), canary("confirmed", connection="lan")) == []
+    alone = {"members": [{"connection": "lan", "node_id": "1", "node": "mq1"}], "inbound": []}
+    assert links.faults(stood, alone, {"links": []}) == [
+        "there is no link to mq2 (2) any more", "mq2 (2) has no link to this node any more",
+    ]  # fmt: skip
+
+
+OWN = {"members": [{"connection": "all", "node_id": "1", "node": "mq1"}]}
+# What is left of the cluster, and has told whom it knows.
+OTHERS = members("all", "3", "mq3")
+
+
 @pytest.mark.parametrize(
     ("nodes", "topology", "has_left"),
     [
-        (None, {"members": []}, False),  # nobody said who the nodes are
-        (["mq1"], {"members": []}, True),
-        (["mq1", "mq2"], {"members": []}, False),  # it is still to come
+        (None, OTHERS, False),  # nobody said who the nodes are
+        (["mq1"], OTHERS, True),
+        (["mq1"], OWN | {"links": [{"node_id": "3", "state": "up"}]}, True),
+        (["mq1", "mq2"], OTHERS, False),  # it is still to come
         (["mq1"], None, False),  # nobody knows
+        (["mq1"], OWN, False),  # it was just started, or its links do not come about
+        (["mq1"], OWN | {"links": [{"node_id": "3", "state": "resting"}]}, False),
+        (["mq1"], OTHERS | {"links": [{"node_id": None, "state": "resting"}]}, False),  # that may be it
         (["mq1"], members("all", "2", "mq2"), False),  # it was taken out of the inventory and is still there
-        (["mq1"], {"links": [{"node_id": "2"}]}, False),
-        (["mq1"], {"inbound": ["2"]}, False),
+        (["mq1"], OTHERS | {"links": [{"node_id": "2", "state": "gone"}]}, False),
+        (["mq1"], {"inbound": ["2", "3"]}, False),
     ],
 )
-def test_a_node_has_left_that_neither_the_inventory_nor_the_broker_knows(
+def test_a_node_has_left_that_neither_the_inventory_nor_a_broker_with_others_knows(
     nodes: list[str] | None, topology: dict[str, Any] | None, *, has_left: bool
 ) -> None:
     assert links.has_left(OUT, topology, nodes) is has_left
     assert not links.has_left(OUT | {"node": None}, topology, nodes)
 
 
-def test_a_link_to_who_has_left_is_not_waited_for() -> None:
-    own = {"members": [{"connection": "all", "node_id": "1", "node": "mq1"}]}
-
+def answering(topology: dict[str, Any]) -> links.Asked:
     def ask(operation: str, **_: Any) -> Any:
-        return {"links": []} if operation == "cluster-canary" else own
+        return {"links": []} if operation == "cluster-canary" else topology
 
-    assert links.wait(ask, [OUT, IN], 0, ["mq1"])[0] == []
-    assert len(links.wait(ask, [OUT, IN], 0)[0]) == 2
+    return ask
+
+
+def test_a_link_to_who_has_left_is_no_fault_in_the_end() -> None:
+    assert links.wait(answering(OTHERS), [OUT, IN], 0, ["mq1"])[0] == []
+    assert len(links.wait(answering(OTHERS), [OUT, IN], 0)[0]) == 2
+
+
+def test_nobody_has_left_to_whom_a_link_stood_a_moment_ago() -> None:
+    assert links.wait(answering(OTHERS), [OUT, IN], 0, ["mq1"], [OUT | {"node": None}])[0] == [
+        "there is no link to mq2 (2) any more"
+    ]
+
+
+def test_a_process_that_was_just_started_says_of_nobody_that_he_has_left() -> None:
+    """Neither of a node that another inventory has, nor of one whose place nobody has answered at."""
+    away = OWN | {"links": [{"node_id": None, "state": "resting", "connection": "all", "node": None}]}
+    for topology in (OWN, away):
+        assert links.wait(answering(topology), [OUT, IN], 0, ["mq1"])[0] == [
+            "there is no link to mq2 (2) any more", "mq2 (2) has no link to this node any more",
+        ]  # fmt: skip
 
 
 @pytest.mark.slow
