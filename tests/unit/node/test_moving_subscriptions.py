@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mqbroker.amqp.events import Detached
+from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.types import Described, Symbol
 
@@ -17,6 +20,7 @@ from tests.unit.node.test_scale_down import begin, moved, shown
 DURABLE: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never"), "capabilities": (Symbol("topic"),)}
 SHARED = (Symbol("topic"), Symbol("shared"), Symbol("global"))
 RED = {Symbol("colour"): Described(Symbol("apache.org:selector-filter:string"), "colour = 'red'")}
+Four = tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode]
 ASKS = Attach(name="news", handle=0, role=True, source=None, target=Target())
 
 
@@ -467,6 +471,46 @@ def test_what_is_under_way_to_a_subscription_that_was_ended_before_all_had_come_
     cluster.let_through("a", "b")
     cluster.wait(6_000)
     assert (waits(a), waits(b)) == (0, 10), "who ended it had not had what was still here"
+
+
+def declares(node: ClusterNode) -> None:
+    """An operator's file has it with another filter, from this start on."""
+    queue = {"name": "news.news", "filter": "colour = 'red'"}
+    said = to_slices(BrokerFile.model_validate({"addresses": [{"name": "topic", "multicast": [queue]}]}))
+    node.crash()
+    node.options = replace(node.options, addresses=said.addresses)
+    node.start()
+
+
+@pytest.mark.parametrize("begun", [drained_alone, handed_over])
+def test_what_an_operator_declares_on_other_terms_ends_no_subscription(begun: Callable[[], Four]) -> None:
+    cluster, a, b, c = begun()
+    cluster.hold_up("a", "b")
+    published(c if begun is handed_over else a, 7, 500)
+    cluster.wait(1_000)
+    before = waits(a)
+    declares(b)
+    cluster.let_through("a", "b")
+    cluster.wait(8_000)
+    assert b.broker.store.queues["news.news"].kind.configured
+    assert waits(a) == before, "nobody has ended it"
+    if begun is drained_alone:
+        assert before == 7
+        assert ["selector is" in fields["why"] for fields in a.events("drain-stuck")][-1:] == [True]
+    assert a.events("subscription-ended-elsewhere") == []
+
+
+def test_what_goes_with_a_subscription_that_was_ended_elsewhere_is_counted_in_the_log() -> None:
+    cluster, a, b, _ = drained_alone()
+    cluster.hold_up("a", "b")
+    published(a, 7, 500)
+    ended(b)
+    cluster.let_through("a", "b")
+    cluster.wait(8_000)
+    assert waits(a) == -1
+    assert [(each["queue"], each["messages"]) for each in a.events("subscription-ended-elsewhere")] == [
+        ("news.news", 7)
+    ]
 
 
 @pytest.mark.parametrize("said", [{"filter": RED}, {"address": "other"}])

@@ -42,6 +42,7 @@ from mqbroker.node.cluster.forwarding_terms import (
     makes_queues,
     queue_wanted,
 )
+from mqbroker.node.values.subscriptions import is_of_subscribers
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.scan import scan_sections
@@ -261,10 +262,12 @@ def _check_stays(store: Store) -> None:
 
 
 def _check_goes_on(store: Store, kind: QueueKind, source: str) -> None:
-    """Raises Refused where a subscription that all had come of, and was on disk here, was ended or changed here since:
-    it is not made anew, and who changed it gets nothing more of what it was."""
+    """Raises Refused where a subscription that all had come of, and was on disk here, was ended by its subscriber here
+    since, or changed by it: it is not made anew, and who changed it gets nothing more of what it was. Where somebody
+    else changed it, such as an operator's file, nobody has ended it."""
     found = store.queues.get(kind.name)
-    if store.arrivals.had_here(source) and (found is None or other_terms(found.kind, kind)):
+    is_ended = found is None or (is_of_subscribers(found.kind) and other_terms(found.kind, kind))
+    if is_ended and store.arrivals.had_here(source):
         raise Refused(ENDED, f"subscription {kind.name!r} was ended here")
 
 

@@ -116,7 +116,7 @@ class Forwards:
         if self.peer.connection.is_dead or queue.is_deleted:
             return
         if condition == ENDED and queue.kind.is_draining and not self._is_kept_apart(queue):
-            broker.store.delete_queue(queue, BROKER)  # what has come to it since is for nobody
+            self._over(queue)
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
@@ -128,6 +128,13 @@ class Forwards:
             self._refused(queue, f"{condition}: {description[:200]}")
         elif was_let_go:
             self._look_again(queue)
+
+    def _over(self, queue: Queue) -> None:
+        """Its subscriber has ended it at the other node: what has come to it since is for nobody."""
+        if queue.message_count:
+            self.broker.notice(Level.WARNING, "subscription-ended-elsewhere", queue=queue.kind.name,
+                               node_id=self.bridge.node_id, messages=queue.message_count)  # fmt: skip
+        self.broker.store.delete_queue(queue, BROKER)
 
     def _look_again(self, queue: Queue) -> None:
         """A link was let go before it was answered, as nobody needed it. The queue could not go before that; where
