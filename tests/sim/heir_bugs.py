@@ -26,9 +26,9 @@ def _takes_nothing_out(self: Held, room: int) -> int:
     return 0
 
 
-def _under_a_new_name(of: QueueKind, share: HeirShare, node_id: str) -> QueueKind:
+def _under_a_new_name(of: QueueKind, share: HeirShare) -> QueueKind:
     """The node that may have it does not know it again."""
-    return replace(kind_for(of, share, node_id), drains_as=f"{share.link}9")
+    return replace(kind_for(of, share), drains_as=f"{share.link}9")
 
 
 def _share_of_now(self: QueueTally, link: str) -> HeirShare:

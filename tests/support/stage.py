@@ -169,6 +169,7 @@ class Stage:
         self.large_gathered_max = 0  # what a read brings of them is written at once
         self.large_effects: list[LargeEffect] = []
         self.now_ns = NS_PER_MS
+        self.clock_ms = 1_700_000_000_000  # what its clock said when that was 0
         self.is_disk_held = False
         self.is_up = False
         self.halted: int | None = None
@@ -231,7 +232,7 @@ class Stage:
     @property
     def at(self) -> At:
         """Now."""
-        return At(self.now_ns, 1_700_000_000_000 + self.now_ns // NS_PER_MS)
+        return At(self.now_ns, self.clock_ms + self.now_ns // NS_PER_MS)
 
     def wait(self, duration_ms: int) -> None:
         """Time passes, stopping wherever the node asked to be woken."""

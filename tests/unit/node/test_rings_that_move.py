@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE
 from mqbroker.core.queue.kinds import RING_OF_PREFIX, RING_PREFIX
+from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.sections import Header
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
@@ -15,7 +17,7 @@ from tests.unit.node.test_next_heir import BOUND_MS, Heirs
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 OWN = f"{RING_PREFIX}news"
-OF_A = f"{RING_OF_PREFIX}{node_id_of('a')}.news"
+OF_A = f"{RING_OF_PREFIX}{node_id_of('a')}"
 
 
 def keeping(count: int = 3, **changes: Any) -> dict[str, Any]:
@@ -54,8 +56,23 @@ def gets(node: ClusterNode, name: str, **kind: Any) -> list[str]:
 
 
 def rings(node: ClusterNode) -> dict[str, int]:
-    found = node.broker.store.queues.items()
-    return {name: queue.message_count for name, queue in found if queue.kind.is_ring}
+    """How many messages it keeps: of its own, and by node what came of its rings."""
+    found: dict[str, int] = {}
+    for queue in node.broker.store.queues.values():
+        if queue.kind.is_ring:
+            name = _short(queue)
+            found[name] = found.get(name, 0) + queue.message_count
+    return found
+
+
+def _short(queue: Queue) -> str:
+    name = queue.kind.name
+    return name if name == OWN else name[: len(RING_OF_PREFIX) + NODE_ID_SIZE]
+
+
+def ring_of_a(node: ClusterNode) -> Queue:
+    (ring,) = [each for each in node.broker.store.queues.values() if each.kind.is_ring and _short(each) == OF_A]
+    return ring
 
 
 def test_who_comes_to_the_heir_gets_what_it_would_have_got_here() -> None:
@@ -122,7 +139,7 @@ def test_nothing_is_lost_or_there_twice_where_a_node_or_a_link_fails_half_way(fa
     said = moved(a, cluster)
     assert said["receipt"]["balances"], said["receipt"]
     assert rings(b) == {OF_A: 300}
-    assert [row["body"] for row in b.admin("browse", queue=OF_A, limit=300)["messages"]] == texts
+    assert [row["body"] for row in b.admin("browse", queue=ring_of_a(b).kind.name, limit=300)["messages"]] == texts
 
 
 def test_called_off_and_begun_once_more_nothing_is_there_twice() -> None:
@@ -138,6 +155,69 @@ def test_called_off_and_begun_once_more_nothing_is_there_twice() -> None:
     begin(a, cluster)
     assert moved(a, cluster)["receipt"]["balances"]
     assert gets(b, "later") == ["1", "2", "3"]
+
+
+def three() -> tuple[ClusterStage, ClusterNode, ClusterNode, ClusterNode]:
+    """Nodes that keep three messages of each address."""
+    cluster, names = ClusterStage(), ("a", "b", "c")
+    a, b, c = (
+        cluster.node(name, [each for each in names if each != name], options=keeping(), message_load_balancing="OFF")
+        for name in names
+    )
+    cluster.run()
+    cluster.wait(600)
+    return cluster, a, b, c
+
+
+def moves_to(node: ClusterNode, heir: str) -> None:
+    request = node.ask("scale-down", node=heir)
+    node.cluster.run()
+    assert node.replies[request].error is None
+    assert moved(node, node.cluster)["receipt"]["balances"]
+
+
+def comes_back(node: ClusterNode) -> None:
+    node.admin("scale-down-cancel")
+    node.cluster.wait(3_000)
+    assert shown(node)["state"] == "none"
+
+
+def test_what_left_before_pushes_out_nothing_newer_where_it_comes_over_another_node() -> None:
+    cluster, a, b, c = three()
+    sent(a, "old 1", "old 2", "old 3")
+    moves_to(a, "b")
+    comes_back(a)
+    sent(a, "new 1", "new 2", "new 3")
+    moves_to(a, "c")
+    assert gets(c, "before") == ["new 1", "new 2", "new 3"]
+    moves_to(b, "c")
+    assert gets(c, "later") == ["new 1", "new 2", "new 3"]
+    cluster.wait(1_000)
+    assert sum(rings(c).values()) == 3, "what nobody would get any more is dropped"
+
+
+def test_what_came_back_pushes_out_nothing_newer_where_it_leaves_once_more() -> None:
+    _, a, b = two()
+    sent(a, "old 1", "old 2", "old 3")
+    moves_to(a, "b")
+    comes_back(a)
+    moves_to(b, "a")
+    comes_back(b)
+    sent(a, "new 1", "new 2", "new 3")
+    assert gets(a, "before") == ["new 1", "new 2", "new 3"]
+    moves_to(a, "b")
+    assert gets(b, "later") == ["new 1", "new 2", "new 3"]
+
+
+def test_what_came_behind_something_is_no_older_where_a_clock_was_set_back() -> None:
+    cluster, a, b = two(2, 2)
+    sent(b, "older than both")
+    sent(a, "1")
+    a.clock_ms -= 60_000
+    sent(a, "2")
+    begin(a, cluster)
+    moved(a, cluster)
+    assert gets(b, "later") == ["1", "2"]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -160,7 +240,7 @@ def test_where_the_heir_is_lost_half_way_each_is_at_it_or_at_the_next_one(is_res
     of.bring_back(of.b)
     assert moved(of.a, of.cluster)["receipt"]["balances"]
     kept = [row["body"] for node in (of.b, of.c) if rings(node).get(OF_A)
-            for row in node.admin("browse", queue=OF_A, limit=300)["messages"]]  # fmt: skip
+            for row in node.admin("browse", queue=ring_of_a(node).kind.name, limit=300)["messages"]]  # fmt: skip
     assert sorted(kept) == texts
     assert is_restarted or rings(of.c)[OF_A] > 0, "but for what the first one may have, all goes to the next one"
 
@@ -195,7 +275,7 @@ def test_large_ones_and_such_as_expire_or_are_not_durable_move_as_they_are() -> 
     begin(a, cluster)
     moved(a, cluster)
     cluster.wait(4_000)
-    ring = b.broker.store.queues[OF_A]
+    ring = ring_of_a(b)
     assert ring.message_count == 3
     assert len(gets(b, "later")) == 3
     left = [each.run.expires_ms - b.broker.store.at.wall_ms for each in ring.backlog if each.run.expires_ms]

@@ -22,14 +22,17 @@ COUNT = 300
 
 
 def cluster_of(
-    names: str = "ab", say_hosts: dict[str, str] | None = None, **policies: dict[str, Any]
+    names: str = "ab",
+    say_hosts: dict[str, str] | None = None,
+    also: dict[str, Any] = LIMITS,
+    **policies: dict[str, Any],
 ) -> tuple[ClusterStage, list[ClusterNode]]:
     """Nodes that know each other; `policies` are tables of scale-down, by node. `a` has one where nothing is said.
-    `say_hosts`: where they say that they are, by node, if not where they are."""
+    `also`: options of theirs. `say_hosts`: where they say that they are, by node, if not where they are."""
     cluster, policies = ClusterStage(), {"a": {}, **policies}
     for name in names:
         said: dict[str, Any] = {
-            "options": LIMITS, "message_load_balancing": "OFF", "confirmation_window_size": 2_000,
+            "options": also, "message_load_balancing": "OFF", "confirmation_window_size": 2_000,
             "client_connector_ref": "clients",
         }  # fmt: skip
         base = options_for(name, [each for each in names if each != name], said)
@@ -51,6 +54,21 @@ def stop(node: ClusterNode, cluster: ClusterStage, for_ms: int = 0) -> None:
 def start(node: ClusterNode, cluster: ClusterStage) -> None:
     node.start()
     cluster.wait(3_000)
+
+
+def test_what_addresses_keep_for_later_queues_stays_with_the_node_that_serves_again() -> None:
+    keeps = {**LIMITS, "address_settings": {"#": {
+        "default_address_routing_type": "MULTICAST", "retroactive_message_count": 3}}}  # fmt: skip
+    cluster, (a, b) = cluster_of(also=keeps)
+    for text in ("1", "2", "3"):
+        a.admin("send", address="news", messages=[{"body": text, "durable": True}])
+    stop(a, cluster, 5_000)
+    (said,) = a.events("scale-down-moved")
+    assert (a.halted, said["left"], a.events("scale-down-unfinished")) == (0, 0, [])
+    start(a, cluster)
+    for node, kept in ((a, ["1", "2", "3"]), (b, [])):
+        node.admin("queue-create", name="late", address="news", routing_type="multicast")
+        assert [row["body"] for row in node.admin("browse", queue="late", limit=9)["messages"]] == kept
 
 
 def why_of(node: ClusterNode, event: str) -> str:

@@ -35,6 +35,7 @@ class AddressStore(ABC):
 
     at: At
     node_id: str
+    next_id: int  # of the next message
     limits: LimitOptions
     settings: Settings
     journal: Journal

@@ -35,7 +35,6 @@ class ClusterStore(AddressStore):
     meters: Meters
     queue_observers: tuple[QueueObserver, ...]
     dirty: dict[Queue, None]  # something about them has changed
-    next_id: int  # of the next message
 
     @abstractmethod
     def add_queue(self, kind: QueueKind, maker: tuple[str, int] = NOBODY) -> Queue:

@@ -107,7 +107,8 @@ class Drains:
         self._store.changed(queue)
 
     def _route(self, queue: Queue, target: str) -> tuple[str]:
-        return (cluster_name_of(queue.kind.name_elsewhere(self._store.node_id), target),)
+        drain = f"{self._store.node_id}.{queue.journal_id}.{self._store.next_id}"  # no ring drains twice at one id
+        return (cluster_name_of(queue.kind.name_elsewhere(target, drain), target),)
 
     def found(self, queue: Queue) -> None:
         """A queue drains that recovery found so. As long as its messages are read, each may have been sent."""

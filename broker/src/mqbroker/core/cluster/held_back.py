@@ -259,9 +259,9 @@ def _few(queue: Queue, ids: IdRanges, others: IdRanges) -> IdRanges:
     return few
 
 
-def kind_for(of: QueueKind, share: HeirShare, node_id: str) -> QueueKind:
-    """What a queue of this node was while it drained to that heir."""
-    route = (cluster_name_of(of.name_elsewhere(node_id), share.target),)
+def kind_for(of: QueueKind, share: HeirShare) -> QueueKind:
+    """What a queue that drains was while it did so to that heir."""
+    route = (cluster_name_of(of.name_elsewhere(share.target), share.target),)
     return replace(of, connection=share.connection, forwards_to=share.target, route=route, drains_as=share.link,
                    drain_ends=False)  # fmt: skip
 

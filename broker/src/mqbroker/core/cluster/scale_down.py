@@ -113,7 +113,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         ids = IdRanges() if queue.handed_over is None else self.held.fresh(queue, queue.handed_over.awaited)
         if not ids.count and not tally.now.has_to_ask:
             return None
-        return self.held.begin(queue, kind_for(queue.kind, tally.now, self._store.node_id), ids)
+        return self.held.begin(queue, kind_for(queue.kind, tally.now), ids)
 
     def restore_held(self) -> None:
         """A start, when queues are there: what the process before kept apart is apart again."""
@@ -123,7 +123,7 @@ class ScaleDown(MessageObserver, QueueObserver):
             for share in tally.shares[:-1] if queue is not None else ():
                 ids = kept.pop((tally.name, share.target, number_of(share.link)), IdRanges())
                 if queue is not None and (ids.count or share.has_to_ask) and not share.is_given_up:
-                    self.held.add(queue, kind_for(queue.kind, share, self._store.node_id), ids)
+                    self.held.add(queue, kind_for(queue.kind, share), ids)
         for (name, node_id, _), ids in kept.items():
             queue = self._store.queues.get(name)
             if queue is not None and queue.kind.is_forwarding:

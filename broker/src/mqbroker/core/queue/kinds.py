@@ -17,7 +17,7 @@ ROUTINGS = ("anycast", "multicast", FORWARD, RETROACTIVE)
 TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
 RING_PREFIX = INTERNAL_PREFIX + "retroactive."  # before an address: the ring of what was published at this node,
-RING_OF_PREFIX = INTERNAL_PREFIX + "retroactive-of."  # before a node and an address: that of what came of its ring
+RING_OF_PREFIX = INTERNAL_PREFIX + "retroactive-of."  # before a node and an address: of what came of one of its rings
 
 
 @dataclass(slots=True)
@@ -109,11 +109,15 @@ class QueueKind:
         """Whether it keeps messages of an address for queues that are made later."""
         return self.routing == RETROACTIVE
 
-    def name_elsewhere(self, node_id: str) -> str:
-        """What a queue of the node with this id is called where it has moved to: rings of several nodes stay apart."""
-        if self.name.startswith(RING_PREFIX) and self.is_ring:
-            return f"{RING_OF_PREFIX}{node_id}.{self.address}"
-        return self.name
+    def name_elsewhere(self, target: str, drain: str = "") -> str:
+        """What it is called at the node that it drains to. `drain`: which drain of which node that is, of one that does
+        not drain yet. Rings come there under a new name each time, and so each of them is in the order of one ring."""
+        if not self.is_ring:
+            return self.name
+        if self.drains_as:
+            end = f".{self.forwards_to}.{self.address}{self.forwards_to}"
+            drain = self.route[0].removeprefix(RING_OF_PREFIX).removesuffix(end)
+        return f"{RING_OF_PREFIX}{drain}.{target}.{self.address}"
 
     @property
     def may_page(self) -> bool:

@@ -6,8 +6,8 @@ later gets copies: new messages with the same bytes, as far as its selector want
 Nothing comes back by that: not what was expired by then, and no dead letters to queues that keep those of one address.
 What a subscriber published itself is not known of old messages, so one without it (`no-local`) gets none of them. A
 message of the past makes room for those of the present: where the memory is full, rings give up their oldest.
-The rings of a node that leaves drain as its queues do, each to one of its own at the heir; queues that are made there
-later get the newest of all of them, by when they came to the first node that had them.
+The rings of a node that leaves for good drain as its queues do, each to a new one at the heir, so that each is in the
+order of one; queues that are made there later get the newest of all of them, by when they came to the first node.
 Source: Artemis's manual, "Retroactive Addresses"; docs/adr/0027-scale-down.md.
 """
 

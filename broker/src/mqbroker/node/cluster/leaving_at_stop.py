@@ -241,7 +241,8 @@ class LeavingAtStop:
         queues = sorted(broker.store.queues.values(), key=lambda each: each.kind.name)
         reasons = ((queue.kind.name, why_it_stays(broker, queue)) for queue in queues)
         told = [*differences(broker), *(f"queue {name!r} {why}" for name, why in reasons if why)][:TOLD_MAX]
-        said: dict[str, str | int] = {"left": sum(queue.message_count for queue in queues)}
+        left = sum(queue.message_count for queue in queues if not queue.kind.is_ring)  # these stay with this node
+        said: dict[str, str | int] = {"left": left}
         return said | ({"stays": "; ".join(told)} if told else {})
 
 

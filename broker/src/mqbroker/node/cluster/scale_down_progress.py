@@ -77,8 +77,11 @@ def has_begun(broker: ClusterBroker) -> bool:
 
 
 def moving_queues(broker: ClusterBroker) -> list[Queue]:
-    """Those that go to the heir, or would: of clients, and what addresses keep for later ones. By their names."""
-    queues = (queue for queue in broker.store.queues.values() if not queue.kind.is_forwarding)
+    """Those that go to the heir, or would: of clients, and what addresses keep for later ones, but that not at a stop.
+    By their names."""
+    queues = [queue for queue in broker.store.queues.values() if not queue.kind.is_forwarding]
+    if broker.store.remotes.scale_down.is_at_stop:
+        queues = [queue for queue in queues if not queue.kind.is_ring]
     return sorted(queues, key=lambda each: each.kind.name)
 
 

@@ -373,6 +373,8 @@ class ScalingDown:
     def _may_begin(self, queue: Queue) -> bool:
         kind = queue.kind
         is_there = not queue.is_deleted and not kind.is_forwarding and not kind.is_draining
+        if kind.is_ring and self.record.is_at_stop:
+            return False  # the next process serves, and nothing would bring it back
         return is_there and self.member is not None and not hindrance_of(kind) and not self._departing.waits_for(queue)
 
     def _begin(self, queue: Queue) -> None:
