@@ -88,6 +88,10 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     assert coming_to(plan, {leavers[0].name: [{**row, **flags}, row]})["mq1"]["orders"] == AddressLoad(
         6, 600, False, True
     )
+    kept = {**row, **flags, "routing_type": "retroactive"}
+    assert coming_to(plan, {leavers[0].name: [kept, row]}) == {"mq1": {"orders": AddressLoad(3, 300)}}, (
+        "no bound counts"
+    )
     older = {leavers[0].name: [{"address": "orders", "left": 3}]}
     assert coming_to(plan, older) == {"mq1": {"orders": AddressLoad(3, 0)}}, "an earlier release does not say how large"
 

@@ -21,6 +21,7 @@ from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
 MESSAGES: Final = "messages"
+RING: Final = "retroactive"  # the routing of what an address keeps for later queues, which counts at no bound
 UNITS: Final = (MESSAGES, "bytes")
 RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
 
@@ -54,7 +55,7 @@ def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressL
     for leaving, queues in rows.items():
         at = found.setdefault(plan.targets[leaving].name, {})
         for row in queues:
-            if row["left"]:
+            if row["left"] and row.get("routing_type") != RING:
                 can_page, is_paused = bool(row.get("can_page", True)), bool(row.get("address_paused", False))
                 more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused)
                 at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
@@ -78,7 +79,8 @@ def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, Add
     for address, more in sorted(coming.items()):
         answer = session.call("address-settings-show", address=address)
         settings = {row["setting"]: row["value"] for row in answer["settings"]}
-        count = sum(int(row["message_count"]) for row in target.queues if row["address"] == address)
+        held = [row for row in target.queues if row["address"] == address and row.get("routing_type") != RING]
+        count = sum(int(row["message_count"]) for row in held)
         row = there.get(address, {})
         here = AddressLoad(count, int(row.get("bytes") or 0), bool(row.get("can_page", True)))
         if why := why_it_does_not_fit(settings, here, more):
