@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.config.slices import DivertOptions
+from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.auto_delete import IDLE_MS_MIN
-from mqbroker.core.address.ways import QUEUE, ROUTINGS, STAY, WAYS
+from mqbroker.core.address.ways import AMONG, ANY, COPIES, FOUND, QUEUE, REMOTE, ROUTINGS, STAY, TOPIC, UNRULED, WAYS
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Declared, Source, Target
 from mqbroker.wire.sections import build_message
@@ -28,6 +29,7 @@ CAPABILITIES = (None, "queue", "topic")
 ADDRESSES = {"kept": {"#": {"auto_delete_addresses": False}}, "forgotten": {}}
 MODES = ("OFF", "OFF_WITH_REDISTRIBUTION", "ON_DEMAND", "STRICT")
 NO_QUEUES = {"address_settings": {"#": {"auto_create_queues": False}}}
+KEPT = {"address_settings": {"#": {"auto_create_queues": False, "auto_delete_addresses": False}}}
 
 
 def sender_at_a(mode: str, **changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode, Producer]:
@@ -373,10 +375,155 @@ def test_a_divert_that_leaves_messages_is_no_way() -> None:
     assert (why, count_at(a, "aside")) == ("amqp:not-found", 0)
 
 
+def _whole(address: str, to: str, filtered: str = "", routing_type: str = "PASS") -> DivertOptions:
+    return DivertOptions(f"{address} to {to}", address, to, filtered, exclusive=True, routing_type=routing_type)
+
+
+RED = "colour = 'red'"
+DIVERTS = {
+    "to a queue": ([_whole("orders", "aside")], True),
+    "over another": ([_whole("orders", "between"), _whole("between", "aside")], True),
+    "one of two": ([_whole("orders", "gone"), _whole("orders", "aside")], True),
+    "to nothing": ([_whole("orders", "gone")], False),
+    "over another to nothing": ([_whole("orders", "aside"), _whole("aside", "gone")], False),
+    "some to nothing": ([_whole("orders", "aside"), _whole("aside", "gone", RED)], False),
+    "round": ([_whole("orders", "between"), _whole("between", "orders")], False),
+    "to a filter": ([_whole("orders", "picky")], False),
+    "to a topic of a queue": ([_whole("orders", "aside", "", "MULTICAST")], False),
+}
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("name", DIVERTS)
+def test_a_divert_is_a_way_only_where_a_queue_gets_what_it_takes(name: str, in_transactions: bool) -> None:
+    diverts, leads_on = DIVERTS[name]
+    stage = Stage(replace(options_with(**KEPT), diverts=tuple(diverts)))
+    for queue in ("orders", "between", "aside", "gone"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="picky", selector=RED)
+    producer, early = sender_of(stage, None, "producer"), sender_of(stage, None, "early")
+    for queue in ("orders", "gone"):
+        stage.admin("queue-delete", name=queue, force=True)
+    if name != "round":
+        assert (sender_of(stage, None, "later").link.is_attached) == leads_on
+    if in_transactions and leads_on:
+        commit(producer, b"m")
+    else:
+        for each in (producer, early):
+            each.publish(b"m")
+            assert each.outcomes == ([Accepted()] if leads_on else [])
+            assert leads_on or error_of(each) == "amqp:not-found"
+    assert (stage.broker.store.unrouted_total == 0) == (name != "one of two")
+    assert count_at(stage, "aside") == (leads_on and (1 if in_transactions else 2))
+
+
+def test_a_divert_to_what_may_be_made_is_a_way() -> None:
+    rules = {"#": {"auto_create_queues": False, "auto_delete_addresses": False}, "made": {"auto_create_queues": True}}
+    stage = Stage(replace(options_with(address_settings=rules), diverts=(_whole("orders", "made"),)))
+    stage.admin("queue-create", name="orders")
+    producer = sender_of(stage, "queue", "producer")
+    stage.admin("queue-delete", name="orders", force=True)
+    producer.publish(b"m")
+    assert (producer.outcomes, count_at(stage, "made")) == ([Accepted()], 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_divert_to_what_another_node_alone_has_is_no_way(mode: str) -> None:
+    cluster = ClusterStage()
+    options = options_for("a", ["b"], {"options": KEPT, "message_load_balancing": mode})
+    a = cluster.make("a", replace(options, diverts=(_whole("orders", "archive"),)), {})
+    b = cluster.node("b", ["a"], message_load_balancing=mode)
+    cluster.run()
+    cluster.wait(600)
+    b.admin("queue-create", name="archive")
+    a.admin("address-create", name="orders", routing_types=["anycast"])
+    cluster.run()
+    assert error_of(sender_of(a, None, "producer")) == "amqp:not-found"
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("selector", ["", RED])
+def test_who_had_a_queue_is_told_where_only_an_address_with_wildcards_is_left(
+    selector: str, in_transactions: bool
+) -> None:
+    stage = Stage(options_with(**KEPT))
+    stage.admin("queue-create", name="orders")
+    stage.admin("queue-create", name="tap", address="#", routing_type="multicast", selector=selector)
+    producer = sender_of(stage, None, "producer")
+
+    def delete() -> None:
+        stage.admin("queue-delete", name="orders", force=True)
+
+    if in_transactions:
+        with pytest.raises(AssertionError):
+            commit(producer, b"m", delete)
+    else:
+        delete()
+        producer.publish(b"m")
+        assert (producer.outcomes, error_of(producer)) == ([], "amqp:not-found")
+    assert (count_at(stage, "tap"), stage.broker.store.unrouted_total) == (0, 0)
+    assert sender_of(stage, None, "later").link.is_attached == (not selector)
+
+
+def test_an_address_with_wildcards_is_no_way_for_who_has_no_permission_to_make_a_queue() -> None:
+    rules = {"#": {"send": ["people"]}}
+    stage = Stage(options_with(listener={"anonymous_role": "people"}, security_settings=rules))
+    stage.admin("address-create", name="orders", routing_types=["anycast"])
+    stage.admin("queue-create", name="tap", address="#", routing_type="multicast")
+    assert error_of(sender_of(stage, None, "producer")) == "amqp:unauthorized-access"
+
+
+def test_an_address_with_wildcards_is_no_way_where_there_are_too_many_queues() -> None:
+    stage = Stage(options_with(limits={"queues_max": 2}))
+    stage.admin("address-create", name="orders", routing_types=["anycast"])
+    for name in ("other", "tap"):
+        stage.admin("queue-create", name=name, address="#", routing_type="multicast")
+    assert error_of(sender_of(stage, None, "producer")) == "amqp:resource-limit-exceeded"
+
+
+def _come_beside_a_subscription(how: str) -> tuple[Stage, Producer]:
+    """A sender that says nothing came where a subscription was; what it sent was in a queue since, which is gone."""
+    stage = Stage(options_with(address_settings=ADDRESSES["kept"]))
+    stage.admin("queue-create", name="kept", address="orders", routing_type="multicast")
+    producer = sender_of(stage, None, "producer")
+    if how == "made by it":
+        stage.admin("queue-delete", name="kept", force=True)
+    else:
+        stage.admin("queue-create", name="orders")
+    if how == "found by a transaction":
+        commit(producer, b"before")
+    else:
+        producer.publish(b"before")
+    for name in ("kept", "orders"):
+        if name in stage.broker.store.queues:
+            stage.admin("queue-delete", name=name, force=True)
+    sender_of(stage, "topic", "later")
+    assert stage.broker.store.addresses["orders"].is_topic
+    return stage, producer
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+@pytest.mark.parametrize("how", ["made by it", "found by it", "found by a transaction"])
+def test_who_had_a_queue_since_it_came_has_one_where_another_made_a_topic_of_the_address(
+    how: str, in_transactions: bool
+) -> None:
+    stage, producer = _come_beside_a_subscription(how)
+    if in_transactions:
+        commit(producer, b"m")
+    else:
+        producer.publish(b"m")
+    assert (count_at(stage, "orders"), stage.broker.store.unrouted_total) == (1, 0)
+
+
 @pytest.mark.parametrize("wanted", WAYS)
 def test_the_short_way_says_what_the_table_says(wanted: str) -> None:
-    assert list(WAYS[wanted]) == list(WAYS[""])
-    assert WAYS[wanted][QUEUE] == STAY
+    row = WAYS[wanted]
+    assert list(row) == list(WAYS[ANY])
+    assert row[QUEUE] == STAY
+    assert [row[each] == STAY for each in (REMOTE, COPIES)] == [True, wanted != ANYCAST]
+    assert (row[TOPIC] == row[UNRULED]) == (wanted != FOUND)  # so nobody else asks who made it
+    among, alone = (WAYS[each].items() for each in (AMONG, MULTICAST))
+    assert [each for each, step in among if step == STAY] == [each for each, step in alone if step == STAY]
     assert set(WAYS[wanted].values()) <= {STAY, *ROUTINGS}
 
 

@@ -236,3 +236,21 @@ def test_a_divert_that_is_gone_from_the_file_stays_until_a_restart_and_administr
     stage.start()
     send(stage, "red")
     assert held(stage) == {"orders": ["red0"]}
+
+
+@pytest.mark.parametrize("has_queue", [False, True])
+@pytest.mark.parametrize("ways", [["gone"], ["gone", "audit"], ["between"]])
+def test_a_dead_letter_is_held_where_diverts_lead_nowhere(ways: list[str], has_queue: bool) -> None:
+    rules = {"auto_create_queues": False, "auto_delete_addresses": False, "dead_letter_address": "DLQ"}
+    diverts = [divert(f"to {to}", "DLQ", to, exclusive=True) for to in ways]
+    diverts.append(divert("on", "between", "gone", exclusive=True))
+    stage = stage_with(*diverts, address_settings={"#": rules | {"max_delivery_attempts": 1}})
+    stage.admin("address-create", name="DLQ", routing_types=["anycast"])
+    for name in ("orders", "audit", "between", *(["DLQ"] if has_queue else [])):
+        stage.admin("queue-create", name=name)
+    send(stage, "red")
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    queues = stage.broker.store.queues
+    there = "audit" if "audit" in ways else "orders"
+    assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == {there: 1}

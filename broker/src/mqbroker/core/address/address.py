@@ -166,6 +166,16 @@ class Address:
         """Whether messages that are shared out go to other nodes alone."""
         return not self.anycast and self.cluster_bindings is not None and self.cluster_bindings.takes(ANYCAST)
 
+    def takes_each(self, only: str = "") -> bool:
+        """As `has_way`, for every message, whatever it says and whoever publishes it: no filter is in the way.
+
+        `only`: queues of this routing type alone.
+        """
+        if any(each.filter is None and not each.kind.no_local for each in self.open_to(UNKNOWN, only)):
+            return True
+        elsewhere = self.cluster_bindings
+        return elsewhere is not None and any(map(elsewhere.takes_each, (only,) if only else (ANYCAST, MULTICAST)))
+
     @property
     def is_shared(self) -> bool:
         """Whether a queue shares its messages out, here or on another node."""

@@ -45,6 +45,7 @@ class AddressStore(ABC):
     addresses: dict[str, Address]
     queues: dict[str, Queue]
     message_observers: tuple[MessageObserver, ...]
+    routed_total: int
     unrouted_total: int
     schedule: Callable[[Timed], None]  # has somebody called when it is due
     ends_itself: Callable[[Queue], bool]  # whether somebody else ends the queue
@@ -81,8 +82,8 @@ class AddressStore(ABC):
         """Whether messages of an address go to others as well, or instead."""
 
     @abstractmethod
-    def is_diverted_whole(self, name: str) -> bool:
-        """Whether all messages of an address go to others instead."""
+    def find_diverted(self, name: str) -> bool:
+        """Whether all messages of an address go to others instead, and get to a queue; it may be made for them."""
 
     @abstractmethod
     def is_topic_by_rule(self, name: str) -> bool:

@@ -32,6 +32,10 @@ class BindingsElsewhere(ABC):
         """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
 
     @abstractmethod
+    def takes_each(self, routing: str) -> bool:
+        """Whether one of them does that has no filter, so that every message gets there."""
+
+    @abstractmethod
     def looks_at_each(self, queues: list[Queue]) -> bool:
         """Whether messages go one by one where these queues are here."""
 

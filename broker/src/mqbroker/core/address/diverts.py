@@ -89,9 +89,30 @@ class Diverts:
         address = self._store.addresses.get(name)
         return self._store.settings.of(name).address_full_policy == PAGE if address is None else address.can_page
 
-    def takes_all(self, name: str) -> bool:
-        """Whether an exclusive divert takes whatever comes to an address."""
-        return any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
+    def find_way(self, name: str) -> bool:
+        """Whether an exclusive divert takes whatever comes to an address, and a queue gets it, over others too.
+
+        What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
+        """
+        whole = [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
+        passed: list[Divert] = []
+        return any(self._finds(divert, passed) for divert in whole)
+
+    def _finds(self, divert: Divert, passed: list[Divert]) -> bool:
+        """As `_forward`, for every message that may come; each divert is looked at once, so this ends."""
+        if divert in passed:
+            return False
+        LOOK.has_touched = True
+        passed.append(divert)
+        try:
+            address = self._target(divert)
+        except Refused:
+            return False
+        further = [each for each in self.at.get(address.name, ()) if each.is_exclusive]
+        whole = [each for each in further if each.filter is None]
+        if whole:
+            return any(self._finds(each, passed) for each in whole)
+        return address.takes_each(divert.only) and all(self._finds(each, passed) for each in further)
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""

@@ -8,7 +8,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor, may_see
-from mqbroker.core.address.ways import ANY, ROUTINGS, WAYS, leads_aside, there_at
+from mqbroker.core.address.ways import ANY, ROUTINGS, WAYS, find_aside, there_at
 from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -84,15 +84,19 @@ def target_at(store: AddressStore, target: str, actor: Actor | None, wanted: str
         return alone_at(store, address, queue, actor, ROUTINGS[wanted])
     check_is_one(address)
     whole = store.addresses.get(address)
-    step = WAYS[wanted][there_at(store, whole)]
+    step = WAYS[wanted][there_at(store, whole, wanted)]
     if ROUTINGS[wanted] == MULTICAST:
         return _topic_at(store, address, actor, is_alone=wanted == MULTICAST)
     if whole is not None and whole.goes_elsewhere and address.startswith(TEMPORARY_PREFIX):
         return whole  # a reply: nobody would ever use, or end, a queue of that name here
     try:
         return store.address_for(address, actor, anycast=ANYCAST in (wanted, step))
-    except Refused:
-        if whole is None or not (whole.goes_elsewhere or leads_aside(store, wanted, whole)):
+    except Refused as refused:
+        if whole is None:
+            raise
+        # Who has no permission, or no room, for a queue is told; a way beside one is for those who are not to make any.
+        may_be_aside = refused.condition == "amqp:not-found"
+        if not whole.goes_elsewhere and not (may_be_aside and find_aside(store, wanted, whole)):
             raise  # also where another node has it and gets nothing that is sent here
         return whole
 

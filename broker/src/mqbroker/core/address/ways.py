@@ -2,7 +2,8 @@
 
 All ask here: the end of a link before it takes a message (node/amqp/address_end.py), whoever looks for an address again
 or attaches, and a transaction as it commits, which says what its sender wanted (`target_at` of qualified.py).
-Invariant: a sender that wants a queue, or had found one, never takes a topic that another sender made for a way.
+Invariant: a sender that wants a queue, or had found one, never takes a topic that another sender made for a way. Found
+is a queue that was there as it came or as it sent.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 # What a sender wants: ANYCAST a queue, MULTICAST a topic, and
 ANY: Final = ""  # what is there; where nothing is, what the settings say
-FOUND: Final = "found"  # the same, and its address had a queue as it came
+FOUND: Final = "found"  # the same, and its address has had a queue since it came
 AMONG: Final = "among"  # a topic, where others send too: nothing becomes one under them
 
 # What is there, from the nearest on:
@@ -40,11 +41,11 @@ ROUTINGS: Final = {ANYCAST: ANYCAST, MULTICAST: MULTICAST, AMONG: MULTICAST, FOU
 
 def is_content(store: AddressStore, wanted: str, address: Address) -> bool:
     """Whether what comes to the address as it is now gets where its sender wants it."""
-    return WAYS[wanted][there_at(store, address)] == STAY
+    return WAYS[wanted][there_at(store, address, wanted)] == STAY
 
 
-def there_at(store: AddressStore, address: Address | None) -> str:
-    """What is at an address: one of the above."""
+def there_at(store: AddressStore, address: Address | None, wanted: str) -> str:
+    """What is at an address: one of the above. Who made a topic is asked for those alone to whom it matters."""
     if address is None:
         return NOTHING
     if address.anycast or (address.multicast and address.target != address.name):
@@ -55,14 +56,15 @@ def there_at(store: AddressStore, address: Address | None) -> str:
         return COPIES
     if not address.is_topic:
         return NOTHING
-    return TOPIC if store.is_topic_by_rule(address.name) else UNRULED
+    return TOPIC if wanted != FOUND or store.is_topic_by_rule(address.name) else UNRULED
 
 
-def leads_aside(store: AddressStore, wanted: str, address: Address) -> bool:
-    """Whether all that comes gets somewhere though the address has no queue, so that who may make none is content.
+def find_aside(store: AddressStore, wanted: str, address: Address) -> bool:
+    """Whether all that comes gets to a queue though the address has none, so that who may make none is content.
 
-    Exclusive diverts take all, or addresses with wildcards get copies, which are no queue for who asked for one.
+    Exclusive diverts take all and lead to a queue, which may be made for that; or addresses with wildcards get copies,
+    where no filter asks what it is: those are no queue for who asked for one or had found one.
     """
-    if store.is_diverted_whole(address.name):
+    if store.find_diverted(address.name):
         return True
-    return wanted != ANYCAST and any(each.has_way for each in address.wildcards)
+    return wanted == ANY and any(each.takes_each() for each in address.wildcards)

@@ -104,6 +104,11 @@ class ClusterQueue:
         """Whether messages that are sent here go elsewhere at all."""
         return any(map(self._is_open, self.remotes))
 
+    @property
+    def takes_each(self) -> bool:
+        """Whether they go where no filter asks what they say."""
+        return any(self._is_open(each) and each.binding.filter is None for each in self.remotes)
+
     def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
         if isinstance(member, Queue):
@@ -138,6 +143,10 @@ class ClusterBindings(BindingsElsewhere):
     def takes(self, routing: str) -> bool:
         """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
         return any(group.routing == routing and group.is_open for group in self._groups.values())
+
+    def takes_each(self, routing: str) -> bool:
+        """Whether one of them does that has no filter, so that every message gets there."""
+        return any(group.routing == routing and group.takes_each for group in self._groups.values())
 
     def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere of a queue that is here."""

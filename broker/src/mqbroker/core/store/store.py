@@ -112,6 +112,7 @@ class Store(PagingStore):
         self.received_total = 0
         self.received_bytes_total = 0
         self.added_total = 0
+        self.routed_total = 0
         self.unrouted_total = 0
         self.returned_total = 0
         self.acknowledged_total = 0
@@ -170,9 +171,9 @@ class Store(PagingStore):
         """Whether messages of an address go to others as well, or instead."""
         return name in self.diverts.at
 
-    def is_diverted_whole(self, name: str) -> bool:
-        """Whether all messages of an address go to others instead."""
-        return self.diverts.takes_all(name)
+    def find_diverted(self, name: str) -> bool:
+        """Whether all messages of an address go to others instead, and get to a queue; it may be made for them."""
+        return self.diverts.find_way(name)
 
     def may_send(self, target: str, actor: Actor | None) -> None:
         """Whether the actor may send there: to an address, or to `address::queue`. Raises Refused."""
@@ -342,6 +343,7 @@ class Store(PagingStore):
         for index, count, queues in self.route(address, run, origin, only):
             if queues:
                 address.routed_total += count
+                self.routed_total += count
             elif not copied:
                 address.unrouted_total += count
                 self.unrouted_total += count

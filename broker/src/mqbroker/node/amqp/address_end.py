@@ -14,7 +14,7 @@ from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.work import COPIED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import MULTICAST, Address
+from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.address.ways import AMONG, FOUND, is_content
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.malformed import take_before
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class AddressEnd:
     """See the module's docstring."""
 
-    __slots__ = ("_origin", "_routing", "_store", "_was_shared", "address", "is_withdrawn")
+    __slots__ = ("_had_queue", "_origin", "_routing", "_store", "address", "is_withdrawn")
 
     fixed_credit = 0
     request_size_max = 0
@@ -48,7 +48,7 @@ class AddressEnd:
         self._store: Final[Store] = peer.broker.store
         self._origin: Final = peer.origin
         self.address = address
-        self._was_shared: Final = address.is_shared  # a queue's as the link was attached
+        self._had_queue = _has_queue(address)  # as the link was attached, or as a message came
         self.is_withdrawn = False  # the permission, and it is asked for with each run
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
@@ -70,6 +70,8 @@ class AddressEnd:
             if taken is None:
                 return
             run = taken.run
+        if not (self._had_queue or self._routing):
+            self._look(address)
         broker = peer.broker
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = store.publish(address, run, self._origin)
@@ -100,16 +102,22 @@ class AddressEnd:
     @property
     def _leads_on(self) -> bool:
         """Whether what comes gets where its sender wants it."""
-        if self.address.anycast:
-            return True  # as the table says of a queue to whoever asks; nearly all messages come by here
-        return is_content(self._store, self._wanted, self.address)
+        address = self.address
+        if address.anycast or (self._routing != ANYCAST and address.has_way):
+            return True  # as the table says of these to whoever asks; nearly all messages come by here
+        return is_content(self._store, self._routing or self._wanted, address)  # AMONG is as content as MULTICAST
 
     @property
     def _wanted(self) -> str:
         """What the sender wants there, as in core/address/ways.py."""
         if self._routing == MULTICAST:
             return MULTICAST if self._is_alone else AMONG
-        return FOUND if self._was_shared and not self._routing else self._routing
+        return FOUND if self._had_queue and not self._routing else self._routing
+
+    def _look(self, address: Address) -> None:
+        """What comes goes to a queue from now on, it may be: one that was made since its sender came."""
+        LOOK.has_touched = True
+        self._had_queue = self._had_queue or _has_queue(address)
 
     @property
     def _is_alone(self) -> bool:
@@ -127,6 +135,7 @@ class AddressEnd:
             return False
         store.auto_delete.attached(address)
         LOOK.has_touched = True
+        self._look(address)
         before, self.address = self.address, address
         store.auto_delete.detached(before)
         return True
@@ -162,6 +171,7 @@ class AddressEnd:
 
     def place_of(self, run: Run) -> TerminusPlace:
         """Where a message of a transaction goes; what is there then is held against what its sender wants now."""
+        self._look(self.address)
         return TerminusPlace(self.address.target, self._wanted)
 
     def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:
@@ -187,3 +197,8 @@ class AddressEnd:
         if self.address.meter is not None:
             self.address.meter.waiting.pop(event.link, None)
         self._store.auto_delete.detached(self.address)
+
+
+def _has_queue(address: Address) -> bool:
+    """Whether a queue shares out what is sent there: of this node, or of another to which messages go from here."""
+    return bool(address.anycast) or address.goes_elsewhere
