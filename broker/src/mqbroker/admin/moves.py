@@ -124,6 +124,7 @@ class Move(Purge):
     """Moves messages to another address; what that would route nowhere stays, and is counted as `left`.
 
     So does what does not fit: where the address is full, FAIL and DROP would refuse it of a sender, or drop it.
+    Where an exclusive divert of that address leads to no queue the move is refused, or what is retried is left.
     """
 
     bounds = (MOVED_MAX, MOVED_BYTES_MAX)
@@ -161,6 +162,8 @@ class Move(Purge):
         address = self.store.target_for(self.target, BROKER)
         if not address.has_way:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
+        if not self.store.diverts.find_all(address.name, []):
+            raise Refused("amqp:not-found", f"an exclusive divert of address {self.target!r} leads to no queue")
         if self.queue in address.queues:
             name = self.queue.kind.name
             raise Refused("amqp:precondition-failed", f"queue {name!r} is bound to address {self.target!r} itself")
@@ -266,7 +269,7 @@ class Retry(Move):
     def origin_of(self, address: str, queue: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address."""
         found = self.store.queues.get(queue)
-        if found is self.queue:
+        if found is self.queue or not self.store.diverts.find_all(address, []):
             return None
         try:
             if found is not None and found.kind.address == address:

@@ -9,6 +9,7 @@ import pytest
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.diverts import COPIES_MAX, faults_of
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -253,4 +254,38 @@ def test_a_dead_letter_is_held_where_diverts_lead_nowhere(ways: list[str], has_q
     assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
     queues = stage.broker.store.queues
     there = "audit" if "audit" in ways else "orders"
+    assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == {there: 1}
+
+
+DIVERTED = {  # the target of each exclusive divert and its filter; whether a queue gets all that they take
+    "to nothing": ([("gone", "")], False),
+    "some to nothing": ([("audit", ""), ("gone", "color = 'red'")], True),
+    "only some, to nothing": ([("gone", "color = 'red'")], False),
+    "to a queue": ([("audit", "")], True),
+    "to a queue too": ([("gone", ""), ("audit", "")], True),
+}
+
+
+@pytest.mark.parametrize("how", ["moved", "retried to a queue", "retried to an address"])
+@pytest.mark.parametrize("name", DIVERTED)
+def test_nothing_is_moved_to_where_diverts_lead_nowhere(name: str, how: str) -> None:
+    ways, leads_on = DIVERTED[name]
+    rules = {"auto_create_queues": False, "dead_letter_address": "DLQ", "max_delivery_attempts": 1}
+    tables = {"address_settings": {"#": rules}}
+    stage = stage_with(**tables)
+    for queue in ("orders", "audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="of orders", address="orders")
+    source = "of orders" if how == "retried to an address" else "orders"
+    send(stage, "red", to=f"orders::{source}")
+    answer = stage.admin("receive", address=f"orders::{source}", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    stage.admin("queue-delete", name="of orders", force=True)
+    diverts = [divert(f"d {to}", "orders", to, exclusive=True, filter=only) for to, only in ways]
+    stage.give(OptionsChanged(replace(options_with(**tables), diverts=tuple(diverts)), None))
+    stage.run()
+    moving = {"address": "orders"} if how == "moved" else {}
+    stage.admin("messages-move" if moving else "dead-letters-retry", queue="DLQ", **moving)
+    queues = stage.broker.store.queues
+    there = "audit" if leads_on else "DLQ"
     assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == {there: 1}

@@ -94,9 +94,16 @@ class Diverts:
 
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
-        whole = [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
-        passed: list[Divert] = []
-        return any(self._finds(divert, passed) for divert in whole)
+        is_whole = any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
+        return is_whole and self.find_all(name, [])
+
+    def find_all(self, name: str, passed: list[Divert]) -> bool:
+        """Whether a queue gets all that exclusive diverts take away from an address, if there are any."""
+        further = [each for each in self.at.get(name, ()) if each.is_exclusive]
+        whole = [each for each in further if each.filter is None]
+        if whole:
+            return any(self._finds(each, passed) for each in whole)
+        return all(self._finds(each, passed) for each in further)
 
     def _finds(self, divert: Divert, passed: list[Divert]) -> bool:
         """As `_forward`, for every message that may come; each divert is looked at once, so this ends."""
@@ -108,11 +115,9 @@ class Diverts:
             address = self._target(divert)
         except Refused:
             return False
-        further = [each for each in self.at.get(address.name, ()) if each.is_exclusive]
-        whole = [each for each in further if each.filter is None]
-        if whole:
-            return any(self._finds(each, passed) for each in whole)
-        return address.takes_each(divert.only) and all(self._finds(each, passed) for each in further)
+        if any(each.is_exclusive and each.filter is None for each in self.at.get(address.name, ())):
+            return self.find_all(address.name, passed)
+        return address.takes_each(divert.only) and self.find_all(address.name, passed)
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
