@@ -288,10 +288,34 @@ def test_who_has_no_answer_from_dns_yet_does_not_say_that_nobody_is_missing() ->
     cluster = ClusterStage()
     a = by_names(cluster, "a")
     cluster.wait(60_000)
-    (row,) = canary(cluster, a)["links"]
-    assert (row["state"], row["connector"], row["why"][:22]) == ("missing", None, "no answer from DNS yet")
-    named_by(a)
+    for _ in range(2):
+        (row,) = canary(cluster, a)["links"]
+        said = (row["state"], row["connector"], row["why"][:22])
+        assert said == ("missing", "mq.example.org:5673", "no answer from DNS yet")
+        named_by(a)  # that it does not exist is said of each name where there is no name server yet
+    named_by(a, "a")
     assert canary(cluster, a) == {"is_whole": True, "links": []}
+    named_by(a)
+    assert canary(cluster, a) == {"is_whole": True, "links": []}, "it led somewhere before"
+
+
+def test_one_of_two_names_that_leads_somewhere_does_not_answer_for_the_other() -> None:
+    cluster = ClusterStage()
+    cluster.node("b")
+    names = ["mq1.example.org:5673", "mq2.example.org:5673"]
+    groups = {"discovery-groups": [{"name": "names", "discovery": "dns", "names": names}]}
+    a = cluster.node("a", groups=groups, discovery_group_ref="names")
+    connection = a.broker.cluster.connections["cluster"]
+    a.give(given.Resolved("names", ((names[0], "b", PORT),)))
+    cluster.wait(2_000)
+    told = canary(cluster, a)
+    bad = [(row["connector"], row["state"]) for row in told["links"] if row["state"] != "confirmed"]
+    assert (a.state("b"), told["is_whole"], bad) == ("up", False, [(names[1], "missing")])
+    assert connection.journal_formats == (1,), "nobody knows which ones its node reads"
+    a.give(given.Resolved("names", ((names[0], "b", PORT), (names[1], "a", PORT))))
+    cluster.run()
+    assert canary(cluster, a)["is_whole"]
+    assert connection.journal_formats == (1, 2)
 
 
 @pytest.mark.parametrize(

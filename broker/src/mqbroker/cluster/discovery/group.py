@@ -56,6 +56,7 @@ class DiscoveryGroup:
         self.trouble = ""  # why the last join failed, where it did
         self.is_waiting = True  # for the first entry
         self.heard_total = 0
+        self._led: set[str] = set()  # names that led somewhere, once at least
         self.dropped = dict.fromkeys(Drop, 0)
         self._told_ns: dict[Drop, int] = {}
         self._low_told: dict[str, int] = {}
@@ -142,13 +143,16 @@ class DiscoveryGroup:
         if self.table.entries:
             self._found_one()
         LOOK.has_touched = True
+        self._led.update(name for name, _ in found)
         self.heard_total += 1
         self._plan()
 
     @property
-    def is_unanswered(self) -> bool:
-        """Whether it asks for names and has had no answer, so that nobody knows who should be there."""
-        return self.options.discovery == "dns" and not self.heard_total
+    def unanswered(self) -> list[str]:
+        """Names that never led anywhere, so that nobody knows who should be there: without a name server hosts say of
+        each name that it does not exist, and a name may be misspelt."""
+        names = self.options.names if self.options.discovery == "dns" else ()
+        return [name for name in dict.fromkeys(names) if name not in self._led]
 
     def looked(self, why: str) -> None:
         """A look at the place failed, and those before did not (or the reverse, where `why` is empty)."""

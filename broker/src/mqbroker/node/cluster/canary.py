@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.fields import Connector
 from mqbroker.cluster.notices import Member
 from mqbroker.core.cluster.forwarding import ForwardingRoute
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
@@ -36,6 +35,7 @@ MISSING = "missing"  # a node that is listed or a member, and to which no link l
 # Links of which nothing can be said, and which are no fault: the node has stopped, or its release knows no canaries.
 GONE, UNSUPPORTED = "gone", "unsupported"
 GOOD: Final = (CONFIRMED, GONE, UNSUPPORTED)
+UNANSWERED: Final = "no answer from DNS yet that leads anywhere, so nobody knows which nodes there should be"
 NOT_FOUND: Final = "amqp:not-found"
 
 
@@ -74,14 +74,11 @@ class CanaryRun:
     missing: list[dict[str, Any]]  # rows of members without a link
 
 
-def _missing(
-    connection: str, connectors: tuple[Connector, ...], why: str, member: Member | None = None
-) -> dict[str, Any]:
-    """For administrators, of a place or a member without a link."""
+def _missing(connection: str, connector: str | None, why: str, member: Member | None = None) -> dict[str, Any]:
+    """For administrators, of a place or a member without a link, or of a name that leads to no place."""
     node, node_id = (None, None) if member is None else (member.name, member.node_id)
     return {
-        "connection": connection, "node": node, "node_id": node_id,
-        "connector": connectors[0].uri if connectors else None,
+        "connection": connection, "node": node, "node_id": node_id, "connector": connector,
         "state": MISSING, "round_trip_ms": None, "why": why,
     }  # fmt: skip
 
@@ -155,14 +152,18 @@ class Canaries:
         for connection in self._broker.cluster.connections.values():
             name = connection.options.name
             rows += [
-                _missing(name, member.connectors[:1], "it is a member, and no link leads to it", member)
+                _missing(
+                    name,
+                    member.connectors[0].uri if member.connectors else None,
+                    "it is a member, and no link leads to it",
+                    member,
+                )
                 for member in connection.topology.others
                 if member.node_id not in connection.bridges and connection.may_dial(member.connectors[:1])
             ]
-            if connection.listed_places.is_unanswered:
-                rows.append(_missing(name, (), "no answer from DNS yet, so nobody knows which nodes there should be"))
+            rows += [_missing(name, named, UNANSWERED) for named in connection.listed_places.unanswered]
             places = connection.listed_places.missing()
-            rows += [_missing(name, (place,), "it is listed, and no link leads to a node there") for place in places]
+            rows += [_missing(name, each.uri, "it is listed, and no link leads to a node there") for each in places]
         return rows
 
     def _begin(self, crossing: Crossing) -> None:

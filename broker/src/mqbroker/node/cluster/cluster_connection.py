@@ -236,7 +236,7 @@ class ClusterConnection:
     def journal_formats(self) -> tuple[int, ...]:
         """Formats of journal files that every node reads that this one has to do with (cluster/journal_formats.py)."""
         places = self.listed_places
-        is_sought = bool(places.sought or places.is_unanswered or places.missing())
+        is_sought = bool(places.sought or places.unanswered or places.missing())
         is_untold = any(self.topology.get(node_id) is None for node_id in (*self.bridges, *self.owed))
         return read_by_all(self.topology.members, is_anybody_unknown=is_sought or is_untold)
 

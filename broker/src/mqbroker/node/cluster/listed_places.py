@@ -154,10 +154,10 @@ class ListedPlaces:
         ]
 
     @property
-    def is_unanswered(self) -> bool:
-        """Whether names are asked for and nobody has said yet where they lead."""
+    def unanswered(self) -> list[str]:
+        """Names that are asked for, and of which nobody has said yet where they lead."""
         group = self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
-        return group is not None and group.is_unanswered
+        return [] if group is None else group.unanswered
 
     @property
     def sought(self) -> list[Bridge]:
