@@ -15,7 +15,7 @@ from mqbroker.cluster.discovery.srv import NoAnswer
 from mqbroker.config.clustering import DiscoveryGroupTable
 from mqbroker.config.slicing import slice_of
 from mqbroker.io.broadcast_endpoints import EndpointUnreachable
-from mqbroker.io.name_service import NameEar, ask, servers_of_host
+from mqbroker.io.name_service import EMPTY_LOOKS, NameEar, ask, servers_of_host
 
 from tests.unit.cluster.discovery.test_srv import name, target
 from tests.unit.io.test_announced_files import Ears
@@ -149,14 +149,44 @@ def test_a_name_that_does_not_exist_leads_nowhere_and_one_without_an_answer_wher
         ears, one = Ears(), ear(None, "127.0.0.1:5673", f"{HOST}:5673")
         await one.look(ears)
         says.append(code)
-        if is_answer:
-            await one.look(ears)
-        else:
-            with pytest.raises(EndpointUnreachable, match=HOST):
+        for _ in range(EMPTY_LOOKS):
+            assert set(ears.found) == {ears.found[0]}, "a moment without a name server changes nothing"
+            if is_answer:
                 await one.look(ears)
+            else:
+                with pytest.raises(EndpointUnreachable, match=HOST):
+                    await one.look(ears)
         one.close()
         kept = ears.found[0][:1] if is_answer else ears.found[0]
-        assert (len(ears.found[0]), ears.found[1]) == (2, kept)
+        assert (len(ears.found[0]), ears.found[-1]) == (2, kept)
+
+    asyncio.run(work())
+
+
+def test_looks_at_which_a_name_leads_nowhere_count_in_a_row_alone(server: NameServer) -> None:
+    async def work() -> None:
+        ears, one = Ears(), ear(server, SERVICE)
+        there = [target(1, 5674, name("mq2.example.org"))]
+        server.records = there
+        await one.look(ears)
+        for between in ("a place", "no answer"):
+            for _ in range(EMPTY_LOOKS - 1):
+                server.records = []
+                await one.look(ears)
+            server.records, server.flags = there, 0x8182 if between == "no answer" else 0x8180
+            if between == "no answer":
+                with pytest.raises(EndpointUnreachable):
+                    await one.look(ears)
+            else:
+                await one.look(ears)
+            server.flags = 0x8180
+        server.records = []
+        for _ in range(EMPTY_LOOKS - 1):
+            await one.look(ears)
+        assert set(ears.found) == {((SERVICE, "mq2.example.org", 5674),)}
+        await one.look(ears)
+        assert ears.found[-1] == ()
+        one.close()
 
     asyncio.run(work())
 

@@ -1,6 +1,7 @@
 """Places of nodes from DNS: names with a port are resolved as the host resolves names, SRV names by asking its servers.
 
-Owns one thread. A name that does not exist is an answer, which leads nowhere; one of which no server says
+Owns one thread. A name that does not exist is an answer, which leads nowhere, once it was had `EMPTY_LOOKS` times in
+a row: a host whose name server is away for a moment says that as well (nss-resolve). A name of which no server says
 anything keeps what it led to before, and is told of; the others count as ever. Source: getaddrinfo(3), resolv.conf(5),
 RFC 2782.
 """
@@ -26,6 +27,7 @@ SERVERS_MAX: Final = 3
 ANSWER_S: Final = 2.0  # for each server
 PORT: Final = 53
 DATAGRAM_BYTES: Final = 4096
+EMPTY_LOOKS: Final = 3  # in a row at which a name leads nowhere, before that is believed of one that led somewhere
 Servers = Callable[[], list[tuple[str, int]]]
 ResolvedPlaces = list[tuple[str, str, int]]
 NOBODY: Final = (
@@ -43,6 +45,7 @@ class NameEar(PollingEar):
         self._servers = servers or servers_of_host
         self._worker: Worker | None = None
         self._known: dict[str, ResolvedPlaces] = {}
+        self._empty = dict.fromkeys(options.names, 0)  # looks in a row, of names that led somewhere
 
     async def look(self, listener: Listener) -> None:
         """See PollingEar. Tells what there is also where some of it is what was there before."""
@@ -51,13 +54,19 @@ class NameEar(PollingEar):
         whys = []
         for name in self._names:
             try:
-                self._known[name] = await self._worker.run(partial(self._resolved, name))
+                self._take(name, await self._worker.run(partial(self._resolved, name)))
             except (OSError, srv.NoAnswer, UnicodeError) as error:
+                self._empty[name] = 0
                 whys.append(f"{name} cannot be resolved: {getattr(error, 'strerror', None) or error}")
         if len(whys) < len(self._names) or self._known:
             listener.resolved(tuple(place for name in self._names for place in self._known.get(name, ())))
         if whys:
             raise EndpointUnreachable(f"{'; '.join(whys[:3])}; see names and /etc/resolv.conf; it is tried again")
+
+    def _take(self, name: str, found: ResolvedPlaces) -> None:
+        self._empty[name] = 0 if found or not self._known.get(name) else self._empty[name] + 1
+        if found or name not in self._known or self._empty[name] >= EMPTY_LOOKS:
+            self._known[name] = found
 
     def close(self) -> None:
         """See Ear."""
