@@ -424,3 +424,55 @@ def test_a_named_place_where_nobody_ever_answered_is_dialled_slowly_after_a_whil
     cluster.node("b")
     cluster.wait(SLOW_MS)
     assert a.state("b") == "up"
+
+
+def test_a_node_that_is_linked_is_no_doubt_once_a_name_leads_there_again() -> None:
+    """Its link has the connector that it says itself, and the name leads there by another."""
+    cluster = Names(alias="b")
+    b = cluster.node("b", ["a"])
+    a = by_names(cluster, "a")
+    named_by(a, "alias")
+    cluster.wait(2_000)
+    assert a.bridge("b").connector.host == "b"
+    named_by(a)
+    named_by(a, "alias")
+    cluster.wait(2_000)
+    bridge = a.bridge("b")
+    assert (bridge.state.value, bridge.is_listed, bridge.is_doubtful) == ("up", True, False)
+    b.crash()
+    cluster.wait(60_000)
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert len(a.dials) - before > 100, "at the full rate, as without that"
+
+
+def test_a_lost_node_is_dialled_at_once_when_a_name_leads_there_again() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b")
+    a = by_names(cluster, "a")
+    named_by(a, "b")
+    cluster.wait(1_000)
+    b.crash()
+    cluster.wait(3_000)
+    named_by(a)
+    cluster.wait(100_000)
+    assert a.state("b") == "resting"
+    b.start()
+    named_by(a, "b")
+    assert a.state("b") == "up"
+
+
+def test_places_that_do_not_answer_keep_to_the_bound_of_nodes_when_they_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BOUND, 3)
+    hosts = [f"h{number}" for number in range(20)]
+    cluster = ClusterStage()
+    cluster.mute = set(hosts)
+    a = by_names(cluster, "a")
+    named_by(a, *hosts)
+    connection = a.broker.cluster.connections["cluster"]
+    for _ in range(3):
+        assert len(connection.probes) == 3
+        cluster.wait(SLOW_MS)
+    assert len(connection.probes) == 3

@@ -262,7 +262,8 @@ class ClusterConnection:
         before = self.bridges.get(hello.node_id)
         LOOK.has_touched = True
         if before is not None and before.state is BridgeState.UP:
-            before.is_listed = before.is_listed or bridge.is_listed
+            if bridge.is_listed:  # also where no name led there for a while
+                before.is_listed, before.is_doubtful = True, False
             return False
         if before is None and self.is_full:
             self.tell_full(hello.node_id)

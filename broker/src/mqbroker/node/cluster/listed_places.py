@@ -65,6 +65,8 @@ class ListedPlaces:
             if each.connector.place == connector.place and each.state not in OVER and not each.is_tried_once
         ]
         for bridge in attempts:
+            if bridge.is_doubtful:
+                bridge.told(connector, "")  # it rests for long, and is worth an attempt now
             bridge.is_listed, bridge.is_doubtful = True, not bridge.node_id
             if bridge.state is BridgeState.UP:
                 self._answered[connector.place] = bridge.node_id
@@ -129,7 +131,7 @@ class ListedPlaces:
     def _look(self, connector: Connector, *, is_listed: bool) -> None:
         """Dial a place once, unless that is under way or there is no room; whoever answers is linked."""
         of = self._of
-        if of.is_full or any(each.connector.place == connector.place for each in of.probes):
+        if of.is_crowded or any(each.connector.place == connector.place for each in of.probes):
             return
         look = Bridge(of, connector, is_listed=is_listed)
         LOOK.has_touched = True
