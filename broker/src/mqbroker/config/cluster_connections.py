@@ -109,7 +109,8 @@ class ClusterConnectionTable(OptionTable):
     notification_attempts: int = option(2, "How often it does so.", ge=0, le=1000)
     topology_scanner_attempts: int = option(
         30, "Attempts, each after retry-interval, to reach a listed node that has stopped; then a warning, and one "
-        "every 30 s. -1: no bound, 0: none.", ge=-1, le=ATTEMPTS_MAX,
+        "every 30 s. -1: no bound, 0: none. Where a name leads and nobody has answered yet: 30 at least.",
+        ge=-1, le=ATTEMPTS_MAX,
     )  # fmt: skip
     on_node_lost: Literal["hold", "reroute", "dead-letter"] = option(
         "hold", "What becomes of messages for a node that does not come back: they wait, are routed anew, or are dead "

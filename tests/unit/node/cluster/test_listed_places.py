@@ -462,6 +462,18 @@ def test_a_lost_node_is_dialled_at_once_when_a_name_leads_there_again() -> None:
     assert a.state("b") == "up"
 
 
+@pytest.mark.option("cluster-connections.topology-scanner-attempts")
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_nodes_that_start_together_are_linked_soon_however_few_looks_for_stopped_ones_there_are(attempts: int) -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", groups=GROUPS, discovery_group_ref="names", topology_scanner_attempts=attempts)
+    named_by(a, "b")
+    cluster.wait(5_000)
+    cluster.node("b")
+    cluster.wait(1_000)
+    assert a.state("b") == "up"
+
+
 def test_places_that_do_not_answer_keep_to_the_bound_of_nodes_when_they_are_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 UNBOUNDED: Final = -1
 # After `topology-scanner-attempts` a listed node that has stopped is dialled on slowly: nobody else may tell of it.
 SLOW_SCAN_MS: Final = 30_000
+DOUBTS_MIN: Final = 30  # attempts at the full rate where nobody has answered yet, or no name leads any more
 REASONS_MAX: Final = 10  # of attempts in vain that are told of before a link stands
 ATTEMPTING: Final = (BridgeState.DIALLING, BridgeState.OPENING)
 REFUSALS: Final = {
@@ -250,6 +251,8 @@ class Bridge:
     def _delay_ms(self) -> int:
         options = self.of.options
         scans_max = options.topology_scanner_attempts
+        if self.is_doubtful and not self.is_scanning and scans_max >= 0:
+            scans_max = max(scans_max, DOUBTS_MIN)  # it may be starting just now, with the others
         if (self.is_scanning or self.is_doubtful) and 0 <= scans_max <= self.attempts:
             return max(options.retry_interval, SLOW_SCAN_MS)
         grown = options.retry_interval * options.retry_interval_multiplier ** min(max(self.attempts - 1, 0), 64)
