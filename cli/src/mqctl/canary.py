@@ -46,8 +46,17 @@ def trouble(row: Mapping[str, Any]) -> str:
     """What is wrong with a link, empty where nothing is."""
     if row["state"] in GOOD:
         return ""
-    name = f"{row['node']} ({row['connector']})" if row["node"] else row["connector"]
+    place = row["connector"] or "nodes that names lead to"
+    name = f"{row['node']} ({place})" if row["node"] else place
     return f"link to {name}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
+
+
+def is_among(rows: Sequence[Mapping[str, Any]], ids: Collection[str]) -> bool:
+    """Whether something is wrong with a link of a node to another one of these, the ids of both included. A place or
+    name of which nobody knows whose it is may be that of each node that this one has no link to."""
+    unlinked = set(ids) - {row["node_id"] for row in rows}
+    has_unknown = len(unlinked) > 1  # itself, and another one
+    return any(trouble(row) and (row["node_id"] in ids or (not row["node_id"] and has_unknown)) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def troubles(
                 is_ours = True
                 continue
             said += [f"{node.name}: {each}" for each in map(trouble, rows) if each]
-            is_ours = is_ours or any(trouble(row) and row["node_id"] in ids for row in rows)
+            is_ours = is_ours or is_among(rows, ids)
         if not is_ours or world.monotonic_s() - start_s + EVERY_S > patience.wait_s:
             return said, is_ours
         world.sleep_s(EVERY_S)
