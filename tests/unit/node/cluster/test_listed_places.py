@@ -339,6 +339,18 @@ def test_a_further_address_of_a_node_that_is_linked_is_nobody_that_is_missing(
     assert (a.state("b"), canary(cluster, a)["is_whole"]) == ("up", is_whole)
 
 
+@pytest.mark.parametrize("names", [("mq.example.org:5673",) * 2, ("mq2.example.org:5673", "mq3.example.org:5673")])
+def test_nodes_of_one_family_each_are_told_apart_where_each_has_a_name(names: tuple[str, str]) -> None:
+    """Behind one name the second is taken for a further address of the first."""
+    cluster = Names(**{IPV4: "b"})
+    cluster.node("b")
+    groups = {"discovery-groups": [{"name": "names", "discovery": "dns", "names": sorted(set(names))}]}
+    a = cluster.node("a", groups=groups, discovery_group_ref="names")
+    a.give(given.Resolved("names", ((names[0], IPV4, PORT), (names[1], IPV6, PORT))))
+    cluster.wait(200_000)
+    assert (a.state("b"), canary(cluster, a)["is_whole"]) == ("up", len(set(names)) == 1)
+
+
 def test_who_is_not_linked_is_missing_at_each_of_its_addresses() -> None:
     cluster = Names(**{IPV4: "b"})
     b = cluster.node("b")
