@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
+from typing import Any
+from unittest.mock import PropertyMock, patch
 
+import pytest
 from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.discovery.group import DiscoveryGroup
+from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.listed_places import ListedPlaces
+from mqbroker.node.values.handshake import Hello
 
 from tests.sim.named import NamedClusters
 
@@ -29,3 +35,39 @@ def _deaf(self: ListedPlaces, connector: Connector) -> None:
 def test_nodes_that_dial_no_place_of_a_name_are_found() -> None:
     with patch.object(ListedPlaces, "add", _deaf):
         assert any(NamedClusters(seed).run().violations for seed in range(BUG_SEEDS_MAX))
+
+
+_told, _adopt = Bridge.told, ClusterConnection.adopt
+
+
+def _rest_on(self: Bridge, connector: Connector, boot_id: str) -> None:
+    """What rests for long is not dialled before that is over."""
+    is_doubtful, self.is_doubtful = self.is_doubtful, False
+    _told(self, connector, boot_id)
+    self.is_doubtful = is_doubtful
+
+
+def _doubt_on(self: ClusterConnection, bridge: Bridge, hello: Hello) -> bool:
+    """A link that was in doubt stays so when a name leads there by another connector."""
+    before = self.bridges.get(hello.node_id)
+    is_doubtful = before is not None and before.is_doubtful
+    is_adopted = _adopt(self, bridge, hello)
+    if before is not None and not is_adopted:
+        before.is_doubtful = is_doubtful
+    return is_adopted
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "bug", "words"),
+    [
+        (DiscoveryGroup, "unanswered", PropertyMock(return_value=[]), "says that nobody is missing"),
+        (Bridge, "told", _rest_on, "has no link"),
+        (ClusterConnection, "adopt", _doubt_on, "has no link"),
+    ],
+)
+def test_nodes_that_do_not_see_who_is_missing_or_find_them_late_are_found(
+    of: type, name: str, bug: Any, words: str
+) -> None:
+    with patch.object(of, name, bug):
+        found = (said for seed in range(BUG_SEEDS_MAX) for said in NamedClusters(seed).run().violations)
+        assert any(words in said for said in found)
