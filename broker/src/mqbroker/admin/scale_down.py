@@ -110,8 +110,7 @@ def _why_groups_stay(broker: Broker) -> str:
     if broker.options.grouping_handler.type == "LOCAL":
         what = "make another node LOCAL and this one REMOTE, which hands over what it has decided"
         return f"is the one that decides who owns groups: {what}"
-    count = 0 if broker.grouping is None else len(broker.grouping.core.owners.inherited)
-    return f"has decided of {count} groups that the one which decides now has not taken over" if count else ""
+    return "" if broker.grouping is None else broker.grouping.why_not_handed_over()
 
 
 def nodes_that_drain_here(broker: Broker) -> list[str]:

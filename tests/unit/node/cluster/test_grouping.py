@@ -9,6 +9,7 @@ from mqbroker.amqp import events as told
 from mqbroker.cluster.notices import PROPOSAL, GroupNotice
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.cluster import group_owners
+from mqbroker.node.cluster import group_hand_over
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
 from mqbroker.wire.run import single
@@ -513,6 +514,97 @@ def test_another_arbiter_takes_over_what_the_one_before_had_decided(order: str) 
     assert site.owners("a") == {}, "and has forgotten it"
 
 
+def test_who_asks_the_new_arbiter_first_proposes_the_owner_that_it_was_told_last() -> None:
+    site = Site("abc")
+    for name in "bc":
+        site.consumer(name)
+    before = decided(site, *GROUPS)
+    site.cluster.hold_up("a", "b")  # so a tells b nothing
+    rolled_out(site, *"ab", b="LOCAL", a="REMOTE")
+    site.consumer("b")
+    assert site.handler_of("c").arbiter == node_id_of("b")
+    assert site.owners("b") == {}
+    producer = site.producer("c")
+    site.publish(producer, *reversed(GROUPS))  # so that it would choose others now
+    assert kinds(producer) == ["Accepted"] * len(GROUPS)
+    assert site.owners("b") == before
+
+
+def proposals_at(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> list[GroupNotice]:
+    """What comes there from now on, as a list that grows."""
+    found: list[GroupNotice] = []
+    original, node_id = GroupingHandler.heard, site[name].broker.node_id
+
+    def counted(self: GroupingHandler, announcer: Any, neighbour: str, notice: GroupNotice) -> None:
+        if notice.act == PROPOSAL and self.broker.node_id == node_id:
+            found.append(notice)
+        original(self, announcer, neighbour, notice)
+
+    monkeypatch.setattr(GroupingHandler, "heard", counted)
+    return found
+
+
+def test_an_arbiter_that_does_not_answer_is_told_seldom_and_one_that_does_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_hand_over, "ROUND_MAX", 4)
+    site = Site("abc")
+    for name in "bc":
+        site.consumer(name)
+    before = decided(site, *GROUPS)
+    rolled_out(site, "b", b="LOCAL")
+    heard = proposals_at(site, "b", monkeypatch)
+    site["b"].is_disk_held = True
+    rolled_out(site, "a", a="REMOTE")
+    site.wait(7_000)  # it begins anew after 1, 2 and 4 s
+    assert 4 <= len(heard) <= 4 * 4
+    assert len(site.handler_of("a").core.owners.inherited) == len(GROUPS)
+    site["b"].is_disk_held = False
+    site.wait(300)
+    assert not site.handler_of("a").core.owners.inherited, "each round begins when the last one is answered"
+    assert len(heard) <= 4 * 4 + len(GROUPS)
+    assert site.owners("b") == before
+
+
+def test_an_arbiter_that_is_full_takes_nothing_over_and_both_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site("abc")
+    for name in "bc":
+        site.consumer(name)
+    before = decided(site, *GROUPS)
+    monkeypatch.setattr(group_owners, "PINS_MAX", 6)
+    rolled_out(site, "b", b="LOCAL")
+    rolled_out(site, "a", a="REMOTE")
+    site.wait(3_000)
+    (why,) = _hindrances(site)
+    assert "has decided of 6 groups" in why
+    assert "as it keeps no more (groups-full)" in why
+    assert [each["arbiter"] for each in site["a"].events("groups-not-taken-over")] == [node_id_of("b")]
+    assert len(site["b"].events("groups-full")) == 1
+    heard = proposals_at(site, "b", monkeypatch)
+    site.wait(10_000)
+    assert 0 < len(heard) <= len(GROUPS)
+    monkeypatch.setattr(group_owners, "PINS_MAX", 100)
+    site.wait(11_000)
+    assert _hindrances(site) == []
+    assert site.owners("b") == before
+
+
+def test_what_is_to_be_handed_over_is_not_pushed_out_by_what_others_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site("abc")
+    for name in "bc":
+        site.consumer(name)
+    decided(site, *GROUPS)
+    rolled_out(site, "a", a="REMOTE")
+    owners = site.handler_of("a").core.owners
+    monkeypatch.setattr(group_owners, "PINS_MAX", len(GROUPS))
+    inherited = set(owners.inherited)
+    for number in range(20):
+        owners.put(("orders", f"later {number}"), "orders" + node_id_of("b"))
+    assert set(owners.inherited) == inherited
+    assert {key for key, _ in owners.items()} - inherited == {("orders", f"later {each}") for each in range(8, 20)}
+    assert len(inherited) == len(GROUPS)
+
+
 def test_a_node_leaves_once_its_groups_are_anothers_to_decide_and_they_stay_where_they_were() -> None:
     site = Site("abc")
     site.consumer("b")
@@ -522,7 +614,10 @@ def test_a_node_leaves_once_its_groups_are_anothers_to_decide_and_they_stay_wher
     assert "make another node LOCAL and this one REMOTE" in hindrance
     rolled_out(site, "a", a="REMOTE")
     (hindrance,) = _hindrances(site)
-    assert hindrance == f"has decided of {len(GROUPS)} groups that the one which decides now has not taken over"
+    nobody = f"has decided of {len(GROUPS)} groups, and no node decides of them by now: make one LOCAL"
+    assert hindrance == nobody
+    rolled_out(site, "a")
+    assert _hindrances(site) == [nobody], "also after one more start"
     rolled_out(site, "b", b="LOCAL")
     site.consumer("b")
     assert _hindrances(site) == []

@@ -83,7 +83,8 @@ class GroupOwners:
         self._pins.move_to_end(key)
 
     def put(self, key: GroupKey, owner: str, age: int = 0) -> None:
-        """A group has this owner; on disk with this step's append, where pins are kept. The oldest of too many goes."""
+        """A group has this owner; on disk with this step's append, where pins are kept. The oldest of too many goes,
+        but for what this node is to hand over."""
         pin = self._pins.get(key)
         now_ns = self._store.at.monotonic_ns
         LOOK.has_touched = True
@@ -94,12 +95,22 @@ class GroupOwners:
             return
         if pin is not None:
             self.drop(key)
-        elif self.is_full:
-            self.drop(next(iter(self._pins)))
+        else:
+            self._make_room()
         self._pins[key] = Pin(owner, now_ns, age)
         self._by_owner.setdefault(owner, {})[key] = None
         if self._is_kept:
             self._store.journal.duplicates.add(_name_of(key), NUMBER, owner.encode(), NUMBER)
+
+    def _make_room(self) -> None:
+        """For one. What is inherited is beside as many others, since nobody else may know it."""
+        LOOK.has_touched = True
+        if len(self._pins) - len(self.inherited) >= PINS_MAX:
+            while (oldest := next(iter(self._pins))) in self.inherited:
+                self._pins.move_to_end(oldest)
+            self.drop(oldest)
+        elif len(self._pins) >= 2 * PINS_MAX:
+            self.drop(next(iter(self._pins)))
 
     def drop(self, key: GroupKey) -> None:
         """A group has no owner any more."""
@@ -130,6 +141,13 @@ class GroupOwners:
         LOOK.has_touched = True
         for key, pin in self._pins.items():
             pin.age = NOT_TOLD
+            self.inherited[key] = None
+
+    def postpone(self, key: GroupKey) -> None:
+        """It is to hear of others first."""
+        LOOK.has_touched = True
+        if key in self.inherited:
+            del self.inherited[key]
             self.inherited[key] = None
 
     def decide(self) -> None:

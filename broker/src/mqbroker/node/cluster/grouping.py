@@ -2,7 +2,7 @@
 
 Members of the cluster say of themselves what handler they have: the arbiter is the LOCAL one, of several that with the
 lowest node id. Proposals are said again, a tenth of `timeout` apart, because notices may be lost with a link. One that
-was the arbiter proposes all owners that it had decided to the one that is, until it has heard of each. Who waits for an
+was the arbiter hands over to the one that is (group_hand_over.py). Who waits for an
 answer is in group_gate.py. Invariants: an answer leaves when its pin is on disk; whoever waits hears something
 within `timeout`. Source: Artemis's manual, "Clustered Grouping"; docs/adr/0012-cluster-connections.md.
 """
@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from mqbroker.base.look import LOOK
@@ -25,6 +24,7 @@ from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.journal.recovered import Recovered
+from mqbroker.node.cluster.group_hand_over import HandOver
 
 if TYPE_CHECKING:
     from mqbroker.cluster.announcer import Announcer
@@ -36,7 +36,6 @@ LOCAL: Final = "LOCAL"
 TRIES_MAX: Final = 10
 SEEN_MAX: Final = 10_000  # notices that may come once more on another way
 IDLE_MAX: Final = 1_000  # groups that one look ends
-INHERITED_MAX: Final = 1_000  # and groups that are handed over to another arbiter at a time
 NODE_ID_SIZE: Final = 36
 Failures = dict[GroupKey, str]
 
@@ -92,6 +91,7 @@ class GroupingHandler:
             broker.store, broker.node_id, AddressPrefixes(options.address).matches, told_ms_max, is_kept=is_local
         )
         self.core.owners.load(recovered)
+        self.hand_over: HandOver = HandOver(self.core.owners, options.timeout * NS_PER_MS)
         self.arbiter = broker.node_id if is_local else ""
         self.asked: dict[GroupKey, Asked] = {}
         self._locals: list[str] = [self.arbiter] if is_local else []
@@ -102,7 +102,7 @@ class GroupingHandler:
         self._gone: dict[str, None] = {}  # queues that may own groups, and were removed
         self._has_news = False  # somebody may have waited long enough
         self._unreached_ns = broker.at.monotonic_ns
-        self._tick_ns = self._hand_over_ns = 0
+        self._tick_ns = 0
         self._reap_ns = self._reap_next() if is_local and options.group_timeout > 0 else 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -122,9 +122,9 @@ class GroupingHandler:
         if self._reap_ns and now_ns >= self._reap_ns:
             self._reap_ns = self._reap_next()
             self._reap(now_ns)
-        if self._hand_over_ns and now_ns >= self._hand_over_ns:
-            self._hand_over()
-            self._hand_over_ns = now_ns + self._interval_ns
+        if self.hand_over.due_ns and now_ns >= self.hand_over.due_ns:
+            for key, owner in self.hand_over.next_round(now_ns):
+                self._propose(key, owner)
         if self._tick_ns and now_ns >= self._tick_ns:
             self._tick_ns = now_ns + self._interval_ns
             for key in list(self.asked):
@@ -142,13 +142,10 @@ class GroupingHandler:
         if not self.asked:
             self._tick_ns = 0
         is_heir_known = self.core.is_reached and not self.core.is_arbiter
-        if not (is_heir_known and self.core.owners.inherited):
-            self._hand_over_ns = 0
-        elif not self._hand_over_ns:
-            self._hand_over_ns = self.broker.at.monotonic_ns
+        self.hand_over.look(self.broker.at.monotonic_ns, is_reached=is_heir_known)
         overdue_ns = self._unreached_ns + self.options.timeout * NS_PER_MS
         is_watched = not self.arbiter and "grouping-arbiter-missing" not in self._told
-        dues = [self._tick_ns, self._hand_over_ns, self._reap_ns, overdue_ns if is_watched else 0]
+        dues = [self._tick_ns, self.hand_over.due_ns, self._reap_ns, overdue_ns if is_watched else 0]
         is_now = self._gone or self._has_news
         self.due_ns = self.broker.at.monotonic_ns if is_now else min(filter(None, dues), default=0)
         self.broker.timers.add(self)
@@ -182,6 +179,8 @@ class GroupingHandler:
         elif before == self.broker.node_id:
             self.core.owners.bequeath()
         if self.arbiter and self.arbiter != before:
+            self.hand_over.anew(is_other=True)
+            self._told.discard("groups-not-taken-over")
             self._told.discard("grouping-arbiter-missing")
             self.broker.notice(Level.INFO, "grouping-arbiter-found", name=self.options.name, node_id=self.arbiter)
         self._reach()
@@ -194,6 +193,7 @@ class GroupingHandler:
         is_reached = self.core.is_arbiter or (bool(self.arbiter) and (not links or any(links)))
         if is_reached and not self.core.is_reached:
             self._is_silent = False
+            self.hand_over.anew(is_other=False)
             for key, asked in list(self.asked.items()):
                 self._propose(key, asked.proposed)
         elif self.core.is_reached and not is_reached:
@@ -253,14 +253,6 @@ class GroupingHandler:
     def _propose(self, key: GroupKey, proposed: str) -> None:
         if not self.core.is_arbiter and self.arbiter:
             self._send(PROPOSAL, key, proposed, self.arbiter)
-
-    def _hand_over(self) -> None:
-        """What this node has decided is proposed to the arbiter of now, which keeps it where it has decided nothing."""
-        owners = self.core.owners
-        for key in list(islice(owners.inherited, INHERITED_MAX)):
-            pin = owners.get(key)
-            if pin is not None:
-                self._propose(key, pin.owner)
 
     def _send(self, act: str, key: GroupKey, owner: str, to: str) -> None:
         LOOK.has_touched = True
@@ -359,7 +351,30 @@ class GroupingHandler:
             self.core.owners.put(key, notice.cluster_name, self.core.age)
         elif key in self.asked:
             self.asked[key].refusal = f"node {notice.node_id} keeps no more groups"
+        if notice.node_id == self.arbiter:
+            self._handed_over(key, is_taken=bool(notice.cluster_name))
         self._stir()
+
+    def _handed_over(self, key: GroupKey, *, is_taken: bool) -> None:
+        self.hand_over.answered(key, self.broker.at.monotonic_ns, is_taken=is_taken)
+        if self.hand_over.is_refused:
+            self._tell(Level.ERROR, "groups-not-taken-over", arbiter=self.arbiter, why="it keeps no more groups",
+                       groups=len(self.core.owners.inherited),
+                       remedy="set group-timeout there, or use fewer groups")  # fmt: skip
+        else:
+            self._told.discard("groups-not-taken-over")
+
+    def why_not_handed_over(self) -> str:
+        """What this node has decided of groups and the arbiter of now has not taken over, and why; empty: nothing."""
+        count = len(self.core.owners.inherited)
+        if not count:
+            return ""
+        if not self.arbiter:
+            return f"has decided of {count} groups, and no node decides of them by now: make one LOCAL"
+        why = f"has decided of {count} groups that the one which decides now has not taken over"
+        if self.hand_over.is_refused:
+            return f"{why}, as it keeps no more (groups-full): set group-timeout there, or use fewer groups"
+        return why if self.core.is_reached else f"{why}, as no link to it stands: {self.arbiter}"
 
     def _stir(self) -> None:
         """Look in this step who need not wait any more, but not in the middle of something else."""
