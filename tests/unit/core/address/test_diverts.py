@@ -289,3 +289,23 @@ def test_nothing_is_moved_to_where_diverts_lead_nowhere(name: str, how: str) -> 
     queues = stage.broker.store.queues
     there = "audit" if leads_on else "DLQ"
     assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == {there: 1}
+
+
+@pytest.mark.parametrize("comes", ["as a dead letter", "by itself"])
+@pytest.mark.parametrize("further", ["", "other"])
+def test_what_goes_astray_does_not_go_round_over_diverts(further: str, comes: str) -> None:
+    rules = {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True, "max_delivery_attempts": 1}
+    diverts = [divert("back", "DLQ", "news", exclusive=True)]
+    settings = {"#": rules, **({"news": {"dead_letter_address": further}} if further else {})}
+    stage = stage_with(*diverts, address_settings=settings)
+    stage.admin("address-create", name="news", routing_types=["multicast"])
+    for name in ("orders", "DLQ"):
+        stage.admin("queue-create", name=name)
+    send(stage, "red", to="orders" if comes == "as a dead letter" else "news")
+    if comes == "as a dead letter":
+        answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+        assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    queues = stage.broker.store.queues
+    there = {further: 1} if further else {"orders": 1} if comes == "as a dead letter" else {}
+    assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == there
+    assert stage.broker.store.unrouted_total == (1 if further else 2)

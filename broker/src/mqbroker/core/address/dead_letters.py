@@ -38,6 +38,7 @@ class DeadLetters:
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
+        self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
         self.on_held: LossListener = lambda queue, count, reason: None
 
@@ -120,12 +121,19 @@ class DeadLetters:
         True: they must wait for this step's append.
         """
         settings = self._store.settings.of(origin)
-        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
+        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address or origin in self._astray:
             return False
         try:
             address = self._dead_letters(origin, settings)
         except Refused:
             return False
+        LOOK.has_touched = True
+        self._astray.append(origin)
+        waits = self._publish_astray(address, origin, segments)
+        self._astray.pop()
+        return waits
+
+    def _publish_astray(self, address: Address, origin: str, segments: list[Segment]) -> bool:
         waits = False
         for segment in segments:
             for index in range(segment.start, segment.start + segment.n):

@@ -65,13 +65,13 @@ class AddressEnd:
             if not self._bind_again(peer, event):
                 return
             address = self.address
+        if not (self._had_queue or self._routing):
+            self._look(address)
         if address.meter is not None:
             taken = admitted(peer, event, address, address.meter)
             if taken is None:
                 return
             run = taken.run
-        if not (self._had_queue or self._routing):
-            self._look(address)
         broker = peer.broker
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = store.publish(address, run, self._origin)
