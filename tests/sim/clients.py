@@ -76,8 +76,9 @@ class Client:
             self.node.write(self.pipe, data)
 
     def act(self) -> None:
-        """Send what was put into the connection meanwhile."""
-        self._flush()
+        """Send what was put into the connection meanwhile; a node that was down from the beginning has none yet."""
+        if self.incarnation:
+            self._flush()
 
     def _handle(self) -> None:
         while self.connection.events:
