@@ -4,7 +4,8 @@
 
 Its own program is asked, before any broker is stopped: what it says of options holds also where it does not know some
 of them any more, or not yet. Journals are locked by the brokers that run, so of these only the formats of the files are
-looked at, which stand in their headers (journal/format.py of the broker).
+looked at, which stand in their headers (journal/format.py of the broker), and whether they name queues that a release
+takes for others.
 
 Options of another time, as a rollback has them, may name what is gone since, and lack what was declared since: where
 their address settings delete what is not in the file any more, a start would delete that with its messages.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
+import mmap
 import os
 import re
 import struct
@@ -27,6 +29,10 @@ from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES
 FILE_MARK = b"MQOPSJNL"
 HEAD = struct.Struct(">8sH")
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
+# Rings of addresses that came of nodes that have left. Where a release does not say that it knows them, it takes one
+# for that of the address, makes that once more, and cannot start after that.
+RING_OF = re.compile(rb'"name":"(\$\.retroactive-of\.[^"]*)"')
+KNOWS_RINGS = "knows_moved_rings"
 # In broker.toml as the role writes it: a line for each option.
 NAMED_FILE = re.compile(r'^tls-[a-z-]+-file = "(/[^"]*)"$', re.MULTILINE)
 CLUSTERED = re.compile(r"^\[\[(?:broadcast-groups|discovery-groups|cluster-connections)", re.MULTILINE)
@@ -37,12 +43,13 @@ def faults(release: str, options: Mapping[str, str], places: Places = PLACES) ->
     """Why it could not, each as a sentence; nothing where it could. `options`: instance -> text of broker.toml."""
     executable = os.path.join(os.path.dirname(places.current), "releases", release, "bin", "mqbroker")
     try:
-        formats = formats_read(executable)
+        formats, knows_rings = formats_read(executable), is_said(executable, KNOWS_RINGS)
         found = [
             one
             for name, text in sorted(options.items())
             for one in (*_options(executable, release, name, text, places), *_data(release, formats, name, places))
         ]
+        found += [] if knows_rings else [one for name in sorted(options) for one in _rings(release, name, places)]
     except command.CommandFault as fault:
         return [f"release {release} does not run here: {fault}"]
     return found
@@ -117,6 +124,29 @@ def formats_read(executable: str) -> tuple[int, ...]:
         return FIRST_FORMATS
 
 
+def is_said(executable: str, what: str) -> bool:
+    """Whether a release says so of itself."""
+    try:
+        return json.loads(command.run(["version", "--json"], executable).out).get(what) is True
+    except (ValueError, AttributeError):
+        return False
+
+
+def ring_in(journal: str) -> str:
+    """The name of a queue that keeps what came of another node's ring, as a file says that is there; empty: none does.
+    Files come and go while a broker runs."""
+    for path in sorted(glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj"))):
+        try:
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                found = RING_OF.search(text)
+                name = found.group(1).decode("ascii", "replace") if found else ""
+        except (OSError, ValueError):
+            continue  # an empty one has no map
+        if name:
+            return name
+    return ""
+
+
 def formats_in(journal: str) -> set[int]:
     """Versions of the journal files in a folder; what is none has none. Files come and go while a broker runs."""
     found = set()
@@ -145,6 +175,16 @@ def _data(release: str, formats: tuple[int, ...], name: str, places: Places) -> 
         yield (
             f"release {release} reads journals of format {_and(formats)}, and that of {name} has files of format "
             f"{_and(unread)}, which a later one has written: there is no way back to it with this data"
+        )
+
+
+def _rings(release: str, name: str, places: Places) -> Iterator[str]:
+    ring = ring_in(os.path.join(places.data, name, "journal"))
+    if ring:
+        yield (
+            f"release {release} does not know what addresses keep that came of nodes that have left, and the journal "
+            f"of {name} has {ring}: it would start once, and then not again. Let the address keep nothing "
+            "(retroactive-message-count), and go back when no file of the journal names it any more"
         )
 
 

@@ -34,6 +34,7 @@ def test_version_says_which_formats_of_journals_it_knows(capsys: pytest.CaptureF
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["journal_formats_read"]) == (__version__, [1, 2])
     assert found["journal_format_written"] == 1
+    assert found["knows_moved_rings"] is True
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ansible_collections.mqops.cluster.plugins.module_utils.release_before impor
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import Instance
+from mqbroker.core.queue.kinds import RETROACTIVE, RING_OF_PREFIX, RING_PREFIX, QueueKind
 from mqbroker.journal.format import READ_VERSIONS
 from mqctl.remote import kept
 
@@ -140,6 +142,27 @@ def test_a_release_says_itself_what_it_cannot_run_with(host: Host) -> None:
     assert "link-credt" in said
     assert "etc/default/broker.toml" in said
     assert host.faults(OLD)[0].startswith(f"release {OLD} does not run here: ")
+
+
+@pytest.mark.slow
+def test_a_release_that_takes_what_came_of_other_nodes_for_its_own_is_not_gone_back_to(host: Host) -> None:
+    host.program(NEW, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
+    without = "sed 's/knows_moved_rings/knew/'"
+    host.program(
+        OLD, f'#!/bin/sh\n[ "$2" != --json ] || exec sh -c "{MQBROKER} $* | {without}"\nexec {MQBROKER} "$@"\n'
+    )
+    journal = host.root / "data/default/journal"
+    shutil.copytree(SAMPLES / "format-1", journal)
+    last = max(journal.glob("journal-*.mqj"))
+    assert host.faults(OLD) == []
+    head, own = last.read_bytes(), QueueKind(f"{RING_PREFIX}news", "news", RETROACTIVE)
+    last.write_bytes(head + own.encoded())
+    assert host.faults(OLD) == []
+    ring = replace(own, name=f"{RING_OF_PREFIX}id-of-a.1.2.id-of-b.news")
+    last.write_bytes(head + own.encoded() + ring.encoded())
+    (said,) = host.faults(OLD)
+    assert f"and the journal of default has {ring.name}: it would start once, and then not again" in said
+    assert host.faults(NEW) == []
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.json:
         formats = {"journal_formats_read": list(READ_VERSIONS), "journal_format_written": FORMAT_VERSION}
-        print(json.dumps({"schema": 1, "version": __version__, "native": NATIVE, **formats}))
+        knows = {"knows_moved_rings": True}  # a release that does not must not get a journal with such
+        print(json.dumps({"schema": 1, "version": __version__, "native": NATIVE, **formats, **knows}))
         return exits.DONE
     print(__version__)
     print(f"native: {NATIVE}")
