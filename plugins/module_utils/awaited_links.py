@@ -42,7 +42,11 @@ def look(place: str = PLACE) -> list[Link]:
 def add(links: Iterable[Link], place: str = PLACE) -> list[Link]:
     """Note these as well; all that is noted then, each once. Raises FileFault."""
     before = look(place)
-    found = list({_key(one): one for one in [*before, *links]}.values())
+    every: dict[tuple[str, ...], Link] = {}
+    for one in [*before, *links]:
+        known = every.get(_key(one), one)
+        every[_key(one)] = {**one, "node": one["node"] or known["node"]}
+    found = list(every.values())
     if found != before:
         _put(place, found)
     return found
@@ -59,9 +63,12 @@ def drop(links: Iterable[Link], place: str = PLACE) -> None:
 
 
 def forget(place: str = PLACE) -> None:
-    """Nothing is noted any more, whatever was."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(place)
+    """Nothing is noted any more, whatever was. Raises FileFault where it stays."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(place)
+    except OSError as fault:
+        raise FileFault(f"{place} cannot be removed: {fault.strerror}") from None
 
 
 def name_of(one: Link) -> str:

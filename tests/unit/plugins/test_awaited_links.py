@@ -34,6 +34,20 @@ def test_what_is_noted_stays_beside_what_comes(place: str) -> None:
     assert awaited_links.look(place) == [OUT | {"node": "renamed"}, IN]
 
 
+def test_a_name_that_is_known_stays_where_it_is_not_known_later(place: str) -> None:
+    """Without it nobody could tell that the node has another id, or has left."""
+    awaited_links.add([OUT], place)
+    assert awaited_links.add([OUT | {"node": None}], place) == [OUT]
+    assert awaited_links.add([IN], place) == [OUT, IN]
+    assert awaited_links.add([IN | {"node": "mq3"}], place) == [OUT, IN | {"node": "mq3"}]
+
+
+def test_a_note_that_cannot_be_removed_is_a_fault_by_name(place: str) -> None:
+    Path(place).mkdir()
+    with pytest.raises(FileFault, match=f"{place} cannot be removed"):
+        awaited_links.forget(place)
+
+
 def test_what_stands_is_taken_out_and_the_last_one_takes_the_file_along(place: str) -> None:
     awaited_links.add([OUT, IN], place)
     awaited_links.drop([OUT], place)
