@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.events import Detached
 from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.core.cluster.drains import COME_PREFIX
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.types import Described, Symbol
 
@@ -471,6 +472,32 @@ def test_what_is_under_way_to_a_subscription_that_was_ended_before_all_had_come_
     cluster.let_through("a", "b")
     cluster.wait(6_000)
     assert (waits(a), waits(b)) == (0, 10), "who ended it had not had what was still here"
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_that_all_had_come_of_a_queue_that_is_gone_or_serves_says_nothing_of_a_later_one(is_there: bool) -> None:
+    cluster, a, _, _ = drained_alone()
+    link = a.broker.store.queues["news.news"].kind.drains_as
+    assert a.broker.store.remotes.drains.has_come(a.broker.store.queues["news.news"])
+    a.crash()
+    a.start()
+    cluster.wait(1_000)
+    assert a.broker.store.remotes.drains.has_come(a.broker.store.queues["news.news"])
+    a.ask("queue-delete", name="news.news", force=True)
+    cluster.run()
+    assert waits(a) == -1
+    if is_there:
+        left_behind(a)
+    a.broker.store.journal.duplicates.add(COME_PREFIX + "news.news", 1, link.encode(), 1)  # it was left over
+    published(a, 1)
+    a.crash()
+    a.start()
+    cluster.wait(1_000)
+    if not is_there:
+        left_behind(a)
+    queue = a.broker.store.queues["news.news"]
+    a.broker.store.remotes.begin_drain(queue, "cluster", node_id_of("b"), link)  # numbers of links begin anew
+    assert not a.broker.store.remotes.drains.has_come(queue)
 
 
 def declares(node: ClusterNode) -> None:

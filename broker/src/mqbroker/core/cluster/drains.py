@@ -161,12 +161,17 @@ class Drains:
         return self._come.get(queue.kind.name) == queue.kind.drains_as
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found. Raises StorageFault."""
+        """Take over what recovery found, when its queues are here; of those that do not drain by that link it says
+        nothing, and would be taken for a later drain's. Raises StorageFault."""
         LOOK.has_touched = True
         for name, stored in recovered.duplicates.items():
             if name.startswith(COME_PREFIX) and stored:
                 link = text_in(f"which node has all of a queue, {name!r}", stored[-1].duplicate_id)
-                self._come[name.removeprefix(COME_PREFIX)] = link
+                queue = self.queues.get(name.removeprefix(COME_PREFIX))
+                if queue is not None and queue.kind.drains_as == link:
+                    self._come[queue.kind.name] = link
+                else:
+                    self._store.journal.duplicates.drop(name)
 
     def has_to_say(self, queue: Queue) -> bool:
         """Whether that is still to be said: nobody asks of others than subscriptions and exclusive queues, and of those

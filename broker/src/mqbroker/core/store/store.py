@@ -650,12 +650,12 @@ class Store(PagingStore):
         self.address_records.load(recovered)
         self.arrivals.load(recovered)
         self.remotes.scale_down.load(recovered)
-        self.remotes.drains.load(recovered)
         self.remotes.cordon.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, kind in kinds_in(recovered):
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(kind, queue_id)
+        self.remotes.drains.load(recovered)
         bring_back(self, recovered, by_id, large_files)
         for queue in by_id.values():
             self.auto_delete.restored(queue)
