@@ -117,7 +117,7 @@ def test_it_is_locked_until_it_would_have_begun_to_come_for_five_seconds() -> No
     cluster, a, b = exclusive(20)
     begin(a, cluster)
     cluster.hold_up("a", "b")
-    cluster.wait(15_900)
+    cluster.wait(25_900)
     assert is_told(read_at(b, cluster)) == LOCKED
     cluster.wait(200)
     assert is_told(read_at(b, cluster)) == "", "nothing has come for so long"

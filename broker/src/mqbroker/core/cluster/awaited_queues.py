@@ -11,7 +11,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.address.address import MULTICAST
-from mqbroker.core.cluster.parting_times import GRACE_NS, STAY_NS
+from mqbroker.core.cluster.parting_times import BEGINS_NS
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ LOCKED: Final = "amqp:resource-locked"
 # be stuck there, which is too large here for example, or it is known here as what it was. It counts from when the queue
 # began to come. Before that its clients may stay there for a while, and take of it what they had begun.
 STILL_NS: Final = 5 * NS_PER_S
-BEGINS_NS: Final = GRACE_NS + STAY_NS
 
 
 class AwaitedQueues:

@@ -20,7 +20,7 @@ from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
-from mqbroker.core.cluster.parting_times import GRACE_NS, STAY_NS
+from mqbroker.core.cluster.parting_times import CARGO_NS, GRACE_NS, STAY_NS
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 STAY_PART: Final = 4  # of the time that a stop has nobody stays longer than one such part
-CARGO_NS: Final = 5_000 * NS_PER_MS
 CARGO_LOOK_NS: Final = 20 * NS_PER_MS
 CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
 
