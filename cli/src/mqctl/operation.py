@@ -21,6 +21,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mqctl.errors import CommandError
+from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import shell
@@ -47,8 +48,9 @@ class HeldCluster:
 
     `away`: those that did not have it at the beginning; a playbook may have come to one of them since.
     `stays`: it is not over where this run ends, so that the hosts stay held. `follows`: on a run that was gone on with
-    or given up, and of which a task of a playbook may still be under way. `is_done`: nothing is left to do again.
-    `left_held`: hosts that could not be given back at its end.
+    or given up, and of which a task of a playbook may still be under way. `came_to`: hosts that a playbook has reached.
+    `is_done`: nothing is left to do again; `ways`: what leads out of hosts that stay held, where that is something else
+    than of any operation. `left_held`: hosts that were not given back at its end, or of which nobody knows it.
     """
 
     note: dict[str, Any]
@@ -57,7 +59,9 @@ class HeldCluster:
     busy: set[str] = field(default_factory=set)
     stays: bool = False
     follows: bool = False
+    came_to: set[str] = field(default_factory=set)
     is_done: bool = False
+    ways: str = ""
     left_held: list[str] = field(default_factory=list)
 
 
@@ -95,10 +99,16 @@ def holding(
             end(world, own)
 
 
-def give_back(world: World, cluster: InventoryCluster, what: str, scope: OperationScope) -> None:
+def code_of(own: HeldCluster, code: Exit) -> Exit:
+    """The exit code of a command that came to `code` and is over: nobody takes it for done where a host stays held."""
+    return Exit.DEGRADED if own.left_held and code is Exit.DONE else code
+
+
+def give_back(world: World, cluster: InventoryCluster, what: str, scope: OperationScope) -> HeldCluster:
     """Go on in the place of `what`, of which nothing is left to do, and let go of the cluster. Raises CommandError."""
-    with holding(world, cluster, what, is_resumed=True, scope=scope):
-        pass  # the end of it gives the hosts back
+    with holding(world, cluster, what, is_resumed=True, scope=scope) as own:
+        own.is_done = True  # the end of it gives the hosts back
+    return own
 
 
 def require_over(world: World, own: HeldCluster) -> None:
@@ -370,22 +380,24 @@ def require_kept(world: World, own: HeldCluster, host: str) -> None:
 
 def end(world: World, own: HeldCluster) -> None:
     """Give the hosts back. Another Ctrl-C ends this."""
+    # One that was away is held only where a playbook has come to it since.
+    came_to = [one for one in own.away if one.name in own.came_to]
+    left = {one.name for one in (*own.hosts, *came_to)}
     try:
-        for host, answer in on_each(own.hosts, lambda one: _end(world, one, own)):
-            if isinstance(answer, CommandError):
-                own.left_held.append(host.name)
+        for host, answer in on_each([*own.hosts, *own.away], lambda one: _end(world, one, own)):
+            if not isinstance(answer, CommandError):
+                if answer:
+                    left.discard(host.name)
+                    continue
+                left.add(host.name)
+                world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
+            elif host.name in left:
                 world.note(f"{host.name}: it stays held, as it could not be given back: {answer.what}; {_remedy(own)}")
-            elif not answer:
-                own.left_held.append(host.name)
-                world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
-        # One that was away is held only where a playbook has come to it since.
-        for host, answer in on_each(own.away, lambda one: _end(world, one, own)):
-            if isinstance(answer, CommandError):
+            else:
                 world.note(f"{answer.what}; if it was reached meanwhile, it stays held: {_remedy(own)}")
-            elif not answer:
-                world.note(f"{host.name}: a task is still under way there, so it stays held; {_remedy(own)}")
     except KeyboardInterrupt:
         world.note(f"interrupted: not every host was given back; {_remedy(own)}")
+    own.left_held += sorted(left)
 
 
 def _end(world: World, host: Host, own: HeldCluster) -> bool:
@@ -397,6 +409,8 @@ def _end(world: World, host: Host, own: HeldCluster) -> bool:
 
 
 def _remedy(own: HeldCluster) -> str:
+    if own.ways:
+        return own.ways
     if own.is_done:
         return "all of it is done, so mqctl operation release gives it back"
     return f"{noting.again(own.note['what'])} goes on, mqctl operation release gives it up"

@@ -25,7 +25,17 @@ from mqctl.gate.gate import require_served, restarts
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.nodes import nodes_in
-from mqctl.operation import HeldCluster, OperationScope, Resume, goal_of, holding, is_paused, look, numbers_of
+from mqctl.operation import (
+    HeldCluster,
+    OperationScope,
+    Resume,
+    code_of,
+    goal_of,
+    holding,
+    is_paused,
+    look,
+    numbers_of,
+)
 from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
@@ -113,8 +123,9 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         if code is Exit.DONE:
             # Certificates that were made on the way went into it.
             settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+            own.is_done = True
         keep_paused(world, own, code)
-    return code
+    return code_of(own, code)
 
 
 def is_release_changed(plan: Plan) -> bool:

@@ -72,6 +72,12 @@ def contents_of(found):
 reading.contents_of = contents_of
 sys.exit(main(words))
 """
+UNBALANCED = """
+from mqbroker.app.backup import restoring
+rows_of = restoring.receipt_rows
+restoring.receipt_rows = lambda *sides: (row | {"balances": False} for row in rows_of(*sides))
+sys.exit(main(words))
+"""
 KILLED_BEHIND_RESULT = """
 import os, signal
 main(words)
@@ -275,14 +281,17 @@ def test_one_that_was_cut_off_is_gone_on_with_for_the_same_node_only(world: Worl
     assert noted() == {(2, False)}
 
 
+class Lost(HostShell):
+    """From when it is to be given back on."""
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
+        if self.name == "mq1" and "give-back" in command:
+            raise CommandError("mq1: no answer within 30 s")
+        return super().run_plain(command, stdin, timeout_s)
+
+
 @pytest.mark.slow
 def test_a_host_that_is_lost_behind_the_receipt_is_to_be_given_back_and_not_restored_again(world: World) -> None:
-    class Lost(HostShell):
-        def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
-            if self.name == "mq1" and "give-back" in command:
-                raise CommandError("mq1: no answer within 30 s")
-            return super().run_plain(command, stdin, timeout_s)
-
     world.connector = LocalHosts(Lost)
     assert restore(world) == Exit.DEGRADED
     assert rows(world)[0]["balances"]
@@ -290,6 +299,30 @@ def test_a_host_that_is_lost_behind_the_receipt_is_to_be_given_back_and_not_rest
     assert "all of it is done, so mqctl operation release gives it back" in said(world)
     assert "--resume" not in said(world)
     assert noted() == {(1, True), (1, False)}
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_behind_the_receipt_a_lost_host_is_not_to_be_restored_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostShell, "interrupts", END)
+    world.connector = LocalHosts(Lost)
+    with pytest.raises(KeyboardInterrupt):
+        restore(world)
+    assert "it is restored, and restored.json in its data directory is the receipt" in said(world)
+    assert "all of it is done, so mqctl operation release gives it back" in said(world)
+    assert "--resume" not in said(world)
+
+
+@pytest.mark.slow
+def test_a_lost_host_behind_a_receipt_that_does_not_balance_has_both_ways(world: World) -> None:
+    program("mq1", MQBROKER.replace(DIFFERS, UNBALANCED))
+    world.connector = LocalHosts(Lost)
+    assert restore(world) == Exit.DEGRADED
+    assert [row["balances"] for row in rows(world)] == [False]
+    assert "mqctl operation release gives it back with what is there, " in said(world)
+    again = "mqctl backup restore kept mq1-1 --host mq1 --resume restores again and puts aside what is there"
+    assert again in said(world)
 
 
 @pytest.mark.slow

@@ -23,9 +23,10 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node, nodes_in
-from mqctl.operation import HeldCluster, OperationScope, Resume, holding
+from mqctl.operation import HeldCluster, OperationScope, Resume, code_of, holding
 from mqctl.output import Column, Rows
 from mqctl.playbook.rollout import untouched
+from mqctl.remote import operation as noting
 from mqctl.world import World
 
 COMMAND: Final = "mqctl backup restore"
@@ -89,9 +90,18 @@ def run(world: World, options: Options) -> int:
     command = _command(options, node)
     with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         receipt = _Restore(world, options, node, own, was_held=was_held).receipt()
-        own.is_done = bool(receipt["balances"])  # to do it again would put aside what has come since
-    code = _written(world, options, node, receipt)
-    return Exit.DEGRADED if own.left_held else code
+        _end(own, is_balanced=receipt["balances"])
+    return code_of(own, _written(world, options, node, receipt))
+
+
+def _end(own: HeldCluster, *, is_balanced: bool) -> None:
+    """There is a receipt. To do it again would put aside what has come since."""
+    own.is_done = True
+    if not is_balanced:
+        own.ways = (
+            "the receipt does not balance: mqctl operation release gives it back with what is there, "
+            f"{noting.again(own.note['what'])} restores again and puts aside what is there and what has come since"
+        )
 
 
 def _command(options: Options, node: Node) -> str:
@@ -120,7 +130,7 @@ def _ask(world: World, options: Options, node: Node) -> None:
     confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
 
 
-def _written(world: World, options: Options, node: Node, receipt: backups.JsonRow) -> int:
+def _written(world: World, options: Options, node: Node, receipt: backups.JsonRow) -> Exit:
     rows = Rows("mqctl.backup-restore/1", COLUMNS)
     rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in receipt["queues"]]
     rows.extra = {name: receipt[name] for name in ("backup", "made", "restored", "node_id", "from_node_id", "aside")}
@@ -217,6 +227,8 @@ class _Restore:
             self._look(target)
         if target.is_done:
             self._hold(is_held=False)
+            if self.own is not None:
+                _end(self.own, is_balanced=True)
             why = "it is restored, and restored.json in its data directory is the receipt"
         else:
             why += self._left(target)

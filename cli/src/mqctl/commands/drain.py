@@ -15,7 +15,7 @@ from mqctl.exits import Exit
 from mqctl.gate import gate
 from mqctl.inventory_faults import checked
 from mqctl.nodes import Node
-from mqctl.operation import OperationScope, Resume, give_back, holding, numbers, require_free
+from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, numbers, require_free
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
@@ -74,7 +74,8 @@ def run(world: World, options: Options) -> int:
 
     Where some of its brokers do not answer the others drain, if nobody is served by those alone (--force).
 
-    Exit code 1 if it was refused, 3 if some did not answer, 4 if the time of --wait was up first.
+    Exit code 1 if it was refused, 3 if some did not answer or a host could not be given back, 4 if the time of --wait
+    was up first.
     """
     if options.to and not options.move:
         raise UsageError("--to says where messages go, and without --move they stay")
@@ -94,8 +95,9 @@ def run(world: World, options: Options) -> int:
         nodes = [one.node for one in found]
         if options.wait:
             _follow(world, options, leaver, nodes, MOVED if moves else CORDONED)
+        operation.is_done = len(nodes) == len(leaver.nodes)
     _tell(world, options, leaver, nodes)
-    return Exit.DONE if len(nodes) == len(leaver.nodes) else Exit.DEGRADED
+    return code_of(operation, Exit.DONE if len(nodes) == len(leaver.nodes) else Exit.DEGRADED)
 
 
 def _again(options: Options, leaver: Leaver) -> str:

@@ -15,7 +15,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served, turns_of
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, holding
+from mqctl.operation import OperationScope, Resume, code_of, holding
 from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import MARK, batch_of, untouched
@@ -110,12 +110,13 @@ def run(world: World, options: Options) -> int:
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}
     play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=COMMAND)
     scope = OperationScope({one.name for one in due}, operation.numbers_of(notes), left, instead_of=followed)
-    with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope):
+    with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope) as own:
         # What ran before is refused from here on, and may have come to its end on one more host until then.
         require_idle(world, asked)
         require_same(due, releases.having(releases.look(world, reached)[0], left))
         code = carry_out(world, options, cluster, due, play)
-    return Exit.DEGRADED if faults and code is Exit.DONE else code
+        own.is_done = code is Exit.DONE
+    return Exit.DEGRADED if faults and code is Exit.DONE else code_of(own, code)
 
 
 def require_same(due: Sequence[Host], having: Collection[str]) -> None:
@@ -135,11 +136,13 @@ def check_end(world: World, notes: Mapping[str, dict[str, Any] | None], left: st
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
-def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> int:
+def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> Exit:
     """One that was killed after its last host: only the hosts are to be given back."""
-    with holding(world, cluster, COMMAND, is_resumed=True, scope=OperationScope((), goal=left)):
+    with holding(world, cluster, COMMAND, is_resumed=True, scope=OperationScope((), goal=left)) as own:
+        own.is_done = True
         world.note(f"no host has release {left} any more")
-        return verify(world, cluster, hosts)
+        code = verify(world, cluster, hosts)
+    return code_of(own, code)
 
 
 def due_of(

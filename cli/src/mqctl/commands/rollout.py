@@ -34,7 +34,7 @@ def run(world: World, options: Options) -> int:
 
     Ctrl-C ends it and says how far each host has come; run again it goes on.
 
-    Exit code 1 if a host failed or was refused or stopped, 3 if hosts were only not reached, 4 if a broker still reads
-    its journal, 130 after Ctrl-C.
+    Exit code 1 if a host failed or was refused or stopped, 3 if hosts were only not reached or one could not be given
+    back, 4 if a broker still reads its journal, 130 after Ctrl-C.
     """
     return roll_out(world, options, ROLLOUT)

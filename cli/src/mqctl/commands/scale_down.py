@@ -16,7 +16,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, holding, is_held_by, numbers, require_free
+from mqctl.operation import OperationScope, code_of, holding, is_held_by, numbers, require_free
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
@@ -108,7 +108,8 @@ def run(world: World, options: Options) -> int:
     and certificates of the others follow by the next `mqctl rollout`.
 
     Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well, or
-    taken back and one of several hosts has left or does not answer, 4 if the time was up first.
+    taken back and one of several hosts has left or does not answer, or a host could not be given back, 4 if the time
+    was up first.
     """
     _require_one_way(options)
     with untouched(world):
@@ -129,7 +130,7 @@ def run(world: World, options: Options) -> int:
         for leaver in leavers[1:]:
             _planned(world, options, leaver)
         return Exit.DONE
-    ended: list[tuple[int, dict[str, Any]]] = []
+    ended: list[tuple[Exit, dict[str, Any]]] = []
     with holding(world, cluster, leavers[0].command, is_resumed=options.resume, scope=scope) as operation:
         for leaver in leavers:
             with _telling_who_has_left(world, leaver, [one.host.name for one in leavers[: len(ended)]]):
@@ -137,8 +138,8 @@ def run(world: World, options: Options) -> int:
                 begin(world, leaver, plan, operation)
                 operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
                 ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
-        operation.stays = False
-    return _tell(world, options, leavers, ended)
+        operation.stays, operation.is_done = False, True
+    return code_of(operation, _tell(world, options, leavers, ended))
 
 
 def _out(world: World, cluster: InventoryCluster, options: Options) -> list[str]:
@@ -369,7 +370,7 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
     return document
 
 
-def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def _left(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> tuple[Exit, dict[str, Any]]:
     """Take the host away, have the others forget it, and look at them."""
     try:
         take_away(world, leaver, document)
@@ -388,8 +389,8 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
 
 
 def _tell(
-    world: World, options: Options, leavers: Sequence[Leaver], ended: Sequence[tuple[int, dict[str, Any]]]
-) -> int:
+    world: World, options: Options, leavers: Sequence[Leaver], ended: Sequence[tuple[Exit, dict[str, Any]]]
+) -> Exit:
     """The receipts, and the inventory without these hosts, once all have left: who goes on finds them in there."""
     extra: dict[str, Any] = {}
     for leaver, (_, document) in zip(leavers, ended, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,11 +19,13 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import draw, probe
-from mqctl.operation import OperationScope, Resume, holding, numbers
+from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, is_held_by, numbers
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
 from mqctl.world import World
+
+COMMAND: Final = "mqctl scale-up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,8 @@ def run(world: World, options: Options) -> int:
     """Roll out hosts that were added to the inventory, and leave all others alone: none is changed or restarted.
 
     Shows the plan of the added hosts, and probes multicast between them and the others before anything is changed.
-    Exit code 1 if a host failed, 3 if hosts were not reached, 4 if a broker still starts.
+    Exit code 1 if a host failed, 3 if hosts were not reached or one could not be given back, 4 if a broker still
+    starts.
     """
     batch = batch_of(options.batch)
     with untouched(world):
@@ -54,17 +57,25 @@ def run(world: World, options: Options) -> int:
         unseen = Exit.DEGRADED if plan.blind else Exit.DONE
         if not added:
             world.note("no host was added: on each that could be looked at, brokers were rolled out before")
-            return unseen
+            return _end(world, cluster, unseen) if options.resume else unseen
         _check_multicast(world, cluster, added, plan)
         names = ",".join(one.name for one in added)
         confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     changed = {host.name for host in added}
     missing = [one for one in plan.missing if one.node.host in changed]
-    with holding(world, cluster, "mqctl scale-up", is_resumed=options.resume, scope=OperationScope(changed, seen)):
+    with holding(world, cluster, COMMAND, is_resumed=options.resume, scope=OperationScope(changed, seen)) as own:
         make_missing(world, folder, missing)
         code = carry_out(world, options, cluster, added, rollout_play(folder, bundle, added, batch))
-    return code if code is Exit.FAILED else max(code, unseen)
+        own.is_done = code is Exit.DONE
+    return code if code is Exit.FAILED else code_of(own, max(code, unseen))
+
+
+def _end(world: World, cluster: InventoryCluster, code: Exit) -> Exit:
+    """Of a run that was cut off behind its last host: only the hosts are to be given back."""
+    if not is_held_by(world, cluster, COMMAND):
+        return code
+    return code_of(give_back(world, cluster, COMMAND, OperationScope(())), code)
 
 
 def is_added(plan: Plan, host: Host) -> bool:

@@ -34,7 +34,7 @@ def run(world: World, options: Options) -> int:
     What `mqctl drain --move` has moved stays where it is. Where some of its brokers do not answer the others serve.
     Said again it goes on, also in the place of a run of it, or of `mqctl drain` of this host, that holds the cluster.
 
-    Exit code 3 if some did not answer, 4 if the time of --wait was up first.
+    Exit code 3 if some did not answer or a host could not be given back, 4 if the time of --wait was up first.
     """
     cluster = checked(world, options)
     leaver = Leaver(cluster, cluster.host(options.host), verb="drain")

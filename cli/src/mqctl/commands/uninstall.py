@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,9 +9,11 @@ import typer
 
 from mqctl import confirm
 from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served
+from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, holding, numbers
+from mqctl.operation import OperationScope, Resume, code_of, holding, numbers
 from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
@@ -41,6 +42,8 @@ def run(world: World, options: Options) -> int:
     one is linked, and what cannot go stays.
 
     Nothing is removed that clients are served by and nobody else would serve, unless by `--force`.
+
+    Exit code 1 if a host failed, 3 if hosts were not reached or one could not be given back.
     """
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
@@ -53,13 +56,16 @@ def run(world: World, options: Options) -> int:
         confirm.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
-    held = (
-        contextlib.nullcontext()
-        if options.check
-        else holding(world, cluster, COMMAND, is_resumed=options.resume, scope=scope)
-    )
-    with held:
-        try:
-            return report(world, run_play(world, cluster, play), options.shape)
-        except Interrupted as interrupted:
-            return report_interrupted(world, cluster, interrupted.state, options.shape, play)
+    if options.check:
+        return _played(world, options, cluster, play)
+    with holding(world, cluster, COMMAND, is_resumed=options.resume, scope=scope) as own:
+        code = _played(world, options, cluster, play)
+        own.is_done = code is Exit.DONE
+    return code_of(own, code)
+
+
+def _played(world: World, options: Options, cluster: InventoryCluster, play: Play) -> Exit:
+    try:
+        return report(world, run_play(world, cluster, play), options.shape)
+    except Interrupted as interrupted:
+        return report_interrupted(world, cluster, interrupted.state, options.shape, play)

@@ -75,6 +75,7 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
         state.interrupt(play.limit.split(",") if play.limit else [one.name for one in cluster.hosts], play.mark)
     if world.operation:
         world.operation.busy |= may_be_busy(state)
+        world.operation.came_to |= came_to(state)
     state.put_in_order(host.name for host in cluster.hosts)
     if ended.status == "canceled":
         raise Interrupted(state)
@@ -88,6 +89,11 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
 def may_be_busy(state: RunState) -> set[str]:
     """Hosts where a task may be under way yet: it was not over here, or its answer was lost."""
     return {one.name for one in state.hosts.values() if one.doing or one.state == "unreachable"}
+
+
+def came_to(state: RunState) -> set[str]:
+    """Hosts that were reached. One that fell out may not have been, and is told as that."""
+    return {one.name for one in state.hosts.values() if one.state != "unreachable"}
 
 
 def _take(state: RunState, display: Display, event: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from mqctl.admin import AdminClient
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import Node
-from mqctl.operation import HeldCluster, OperationScope, give_back, holding, is_held_by, numbers
+from mqctl.operation import HeldCluster, OperationScope, code_of, give_back, holding, is_held_by, numbers
 from mqctl.scaledown import archive
 from mqctl.scaledown.beginning import answering, require_answers, targets_of
 from mqctl.scaledown.drain import ENDED, DrainFollower, each
@@ -50,22 +50,24 @@ def take_back(world: World, leavers: Sequence[Leaver], how: TakeBack) -> Exit:
     found = {leaver.host.name: look_at(world, leaver.nodes) for leaver in leavers}
     if first.verb == "drain":
         heard = answering(world, found[first.host.name], first.back)
-        _serve_again(world, leavers, how, heard, scope)
-        return Exit.DONE if len(heard) == len(found[first.host.name]) else Exit.DEGRADED
+        return max(
+            _serve_again(world, leavers, how, heard, scope),
+            Exit.DONE if len(heard) == len(found[first.host.name]) else Exit.DEGRADED,
+        )
     silent = [one for one in leavers if any(look.fault for look in found[one.host.name])]
     states = {one.host.name: _state_of(world, one) for one in silent}
     gone = [one for one in silent if states[one.host.name] == GONE]
     rest = [look for one in leavers if one not in gone for look in found[one.host.name]]
     if len(silent) == len(leavers):
         _refuse(world, gone, [one for one in rest if one.fault], states, scope)
-    _serve_again(world, leavers, how, rest, scope)
+    code = _serve_again(world, leavers, how, rest, scope)
     for one in gone:
         name = one.host.name
         world.note(
             f"{name} was drained and stopped before, and is not taken back: mqctl scale-down {name} --resume does what "
             "is left of that, and takes it out of the inventory with --write"
         )
-    return Exit.DEGRADED if silent else Exit.DONE
+    return Exit.DEGRADED if silent else code
 
 
 def _state_of(world: World, leaver: Leaver) -> str:
@@ -100,9 +102,9 @@ def _refuse(
 
 def _serve_again(
     world: World, leavers: Sequence[Leaver], how: TakeBack, found: Sequence[NodeLook], scope: OperationScope
-) -> None:
+) -> Exit:
     """`found`: of the nodes that have not left; what is held is the cluster as it was before the first one did, and it
-    stays so for hosts of which one has a fault."""
+    stays so for hosts of which one has a fault. The exit code says whether all others were given back."""
     lost = list(dict.fromkeys(one.node.host for one in found if one.fault))
     found = [one for one in found if one.node.host not in lost]
     first, names = leavers[0], list(dict.fromkeys(one.node.host for one in found))
@@ -116,7 +118,9 @@ def _serve_again(
         if any(is_held_by(world, first.cluster, what) for what in (first.command, first.back)):
             with holding(world, first.cluster, first.back, is_resumed=True, scope=scope) as operation:
                 operation.stays = _stays_for(world, first, lost)
-        return
+                operation.is_done = not lost
+            return code_of(operation, Exit.DONE)
+        return Exit.DONE
 
     def ask(session: AdminClient, node: Node) -> None:
         if node.name in cordoned:
@@ -137,8 +141,10 @@ def _serve_again(
         if how.is_waited_for:
             _follow(world, first, nodes, how)
         operation.stays = _stays_for(world, first, lost)
+        operation.is_done = not lost
     told = f"; what has moved is at {targets}" if moving else ""
     world.note(f"{hosts} {'serves' if len(names) == 1 else 'serve'} again{told}")
+    return code_of(operation, Exit.DONE)
 
 
 def _stays_for(world: World, first: Leaver, lost: Sequence[str]) -> bool:
