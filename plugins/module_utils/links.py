@@ -67,6 +67,12 @@ def _fault(one: dict[str, Any], topology: dict[str, Any], crossings: list[dict[s
     return f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
 
 
+def missing(ask: Asked, wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of these links that do not stand, or that no canary crosses, by one look; `ask` as in `wait`."""
+    canary, topology = ask("cluster-canary", timeout_ms=1000 * CANARY_S), ask("topology")
+    return [one for one in wanted if faults([one], topology, canary)]
+
+
 def _key(one: dict[str, Any]) -> tuple[str, ...]:
     return one["direction"], one["connection"], one["node_id"]
 

@@ -24,9 +24,10 @@ options:
       - V(noted) says it, and notes on the host that they have to stand again, before its brokers are restarted.
       - V(awaited) says which have not stood since.
       - V(whole) waits until they do, and takes them out of the note.
+      - V(settled) asks once, takes out of the note what stands, says what does not, and never fails.
       - V(forgotten) waits for none of them any more, and says which these were.
     type: str
-    choices: [standing, noted, awaited, whole, forgotten]
+    choices: [standing, noted, awaited, whole, settled, forgotten]
     default: standing
   instances:
     description:
@@ -51,6 +52,11 @@ options:
     type: list
     elements: dict
     default: []
+  strict:
+    description:
+      - Whether a note that cannot be read or written is a failure, with O(state=noted) and O(state=whole).
+    type: bool
+    default: true
   wait_s:
     description:
       - Seconds to wait for the links of each instance.
@@ -109,6 +115,15 @@ standing:
   type: list
   elements: dict
   returned: with O(state=noted)
+unnoted:
+  description: Why the note could not be read or written, empty where it could.
+  type: str
+  returned: with O(state=noted)
+missing:
+  description: The links in words that do not stand, and what could not be found out.
+  type: list
+  elements: str
+  returned: with O(state=settled)
 given_up:
   description: The links in words.
   type: list
@@ -148,8 +163,14 @@ def standing(module):
 def noted(module):
     """All that have to stand again, and those of them that stand now."""
     found = standing(module)
-    every = found if module.check_mode else awaited_links.add(found)
-    return {"links": meant(module, every), "standing": found}
+    every, unnoted = found, ""
+    try:
+        every = found if module.check_mode else awaited_links.add(found)
+    except FileFault as fault:
+        if module.params["strict"]:
+            raise
+        unnoted = str(fault)
+    return {"links": meant(module, every), "standing": found, "unnoted": unnoted}
 
 
 def meant(module, rows):
@@ -159,7 +180,7 @@ def meant(module, rows):
 
 def whole(module):
     """Wait; what is wrong is a failure, and stays noted."""
-    before = awaited_links.look()
+    before = known(module)
     wanted = before if module.params["wanted"] is None else module.params["wanted"]
     result = {"links": meant(module, wanted), "canaries": {}}
     try:
@@ -169,9 +190,46 @@ def whole(module):
     if complaints:
         wait_s = module.params["wait_s"]
         module.fail_json(msg=f"not whole after {wait_s} s: {'; '.join(complaints)}; {REMEDY}", **result)
-    if not module.check_mode:
-        awaited_links.drop([*wanted, *(row for row in before if row["instance"] not in module.params["instances"])])
+    if not module.check_mode and before:
+        drop(module, [*wanted, *(row for row in before if row["instance"] not in module.params["instances"])])
     return result
+
+
+def drop(module, rows):
+    """These are noted no longer; they stay where that cannot be written and is no failure."""
+    try:
+        awaited_links.drop(rows)
+    except FileFault:
+        if module.params["strict"]:
+            raise
+
+
+def known(module):
+    """What is noted; nothing where that cannot be read and is no failure."""
+    try:
+        return awaited_links.look()
+    except FileFault:
+        if module.params["strict"]:
+            raise
+        return []
+
+
+def settled(module):
+    """One look, where anything is noted."""
+    try:
+        rows = meant(module, awaited_links.look())
+        missing = [row for name in module.params["instances"] for row in missing_of(module, name, rows)]
+        if not module.check_mode:
+            awaited_links.drop([row for row in rows if row not in missing])
+    except (CommandFault, FileFault) as fault:
+        return {"links": [], "missing": [str(fault)]}
+    return {"links": missing, "missing": [awaited_links.name_of(row) for row in missing]}
+
+
+def missing_of(module, name, rows):
+    """Those of an instance that do not stand."""
+    own = [row for row in rows if row["instance"] == name]
+    return links.missing(partial(node.ask, name, executable=module.params["executable"]), own) if own else []
 
 
 def waited(module, wanted):
@@ -205,6 +263,7 @@ STATES = {
     "noted": noted,
     "awaited": lambda module: {"links": meant(module, awaited_links.look())},
     "whole": whole,
+    "settled": settled,
     "forgotten": forgotten,
 }
 
@@ -215,13 +274,14 @@ def main():
         argument_spec={
             "state": {
                 "type": "str",
-                "choices": ["standing", "noted", "awaited", "whole", "forgotten"],
+                "choices": ["standing", "noted", "awaited", "whole", "settled", "forgotten"],
                 "default": "standing",
             },
             "instances": {"type": "list", "elements": "str", "required": True},
             "wanted": {"type": "list", "elements": "dict"},
             "nodes": {"type": "list", "elements": "str"},
             "stood": {"type": "list", "elements": "dict", "default": []},
+            "strict": {"type": "bool", "default": True},
             "wait_s": {"type": "int", "default": 60},
             "executable": {"type": "path", "default": EXECUTABLE},
         },

@@ -93,11 +93,36 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "release 2 refuses the options of a; release 2 is old; no broker was restarted on any host",
     ),
     "All links of the members that are not part of this run stand": (
-        {"__mq_absent_links": {"results": [
-            {"item": "mq1", "answer": {"failed": True, "msg": "not whole after 60 s: default: no", "links": []}},
-            {"item": "mq3", "answer": {}}, {"item": "mq4", "answer": {"links": []}},
+        {"__mq_absent_notes": {"results": [
+            {"item": "mq1", "reached": True, "answer": {"links": [{}]}},
+            {"item": "mq3", "reached": False, "answer": {}},
+            {"item": "mq4", "reached": True, "answer": {"failed": True, "msg": "sudo: no"}},
+            {"item": "mq6", "skipped": True},
+        ]}, "__mq_absent_links": {"results": [
+            {"item": {"item": "mq1"}, "reached": True, "answer": {"failed": True, "msg": "not whole after 60 s: no"}},
+            {"item": {"item": "mq2"}, "reached": False, "answer": {}, "why": "timed out"},
+            {"item": {"item": "mq5"}, "reached": True, "answer": {"links": []}},
+            {"item": {"item": "mq6"}, "skipped": True},
         ]}},
-        "mq1: not whole after 60 s: default: no",
+        "mq4: sudo: no; mq1: not whole after 60 s: no; mq2: lost before anybody knew whether the links stand that it "
+        "waits for: timed out",
+    ),
+    "No host that has to wait for links was lost": (
+        {"ansible_play_hosts_all": ["mq1", "mq2", "mq3", "mq4", "mq5"], "ansible_play_hosts": ["mq2"], "hostvars": {
+            "mq1": {"__mq_awaited": {"links": [{}]}}, "mq2": {"__mq_awaited": {"links": [{}]}},
+            "mq3": {"__mq_awaited": {"links": []}}, "mq4": {"__mq_awaited": {"links": [{}], "given_up": ["x"]}},
+            "mq5": {},
+        }},
+        "mq1 has noted links",
+    ),
+    "The first batch has mended them": (
+        {"__mq_late_links": {"results": [
+            {"item": {"host": "mq2"}, "reached": True, "answer": {"failed": True, "msg": "not whole"}},
+            {"item": {"host": "mq3"}, "reached": False, "answer": {}, "why": "timed out"},
+            {"item": {"host": "mq4"}, "reached": True, "answer": {"links": []}},
+            {"item": {"host": "mq5"}, "skipped": True},
+        ]}},
+        "mq2: not whole; mq3: timed out",
     ),
     "It is known which release is left": (
         {"ansible_play_hosts_all": ["mq1", "mq2"],
@@ -395,37 +420,103 @@ def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_bat
 
 
 @pytest.mark.parametrize(
-    ("awaited", "size", "waiting"),
+    ("awaited", "size", "waiting", "deferred"),
     [
-        ({}, "", set()),
-        ({"mq1"}, "", set()),  # has its turn first: what it gets may be what mends it
-        ({"mq1"}, "2", {"mq1"}),  # and not with another one
-        ({"mq1", "mq2"}, "2", set()),
-        ({"mq2"}, "", {"mq2"}),
-        ({"mq1", "mq2"}, "", {"mq2"}),
-        ({"mq4"}, "", {"mq4"}),  # has nothing to be restarted for any more
-        ({"mq1", "mq4"}, "", {"mq4"}),
+        ({}, "", set(), set()),
+        ({"mq1": "x"}, "", set(), set()),  # has its turn first: what it gets may be what mends it
+        ({"mq1": "x"}, "2", {"mq1"}, set()),  # and not with another one
+        ({"mq1": "x", "mq2": "x"}, "2", set(), set()),
+        ({"mq2": "x"}, "", {"mq2"}, set()),
+        ({"mq2": "mq1"}, "", {"mq2"}, set()),  # mq1 is whole, so its restart is not what mends it
+        ({"mq1": "x", "mq2": "x"}, "", {"mq2"}, set()),
+        ({"mq1": "mq2", "mq2": "mq1"}, "", set(), {"mq2"}),  # that of mq1 may mend both, and is looked at after it
+        ({"mq1": "mq2", "mq2": "mq1"}, "3", {"mq1", "mq2"}, set()),
+        ({"mq4": "x"}, "", {"mq4"}, set()),  # has nothing to be restarted for any more
+        ({"mq1": "x", "mq4": "x"}, "", {"mq4"}, set()),
+        ({"mq1": "x", "mq4": "mq1"}, "", set(), {"mq4"}),
+        ({"mq1": "x", "mq5": "mq1"}, "", set(), {"mq5"}),  # is not part of this run
     ],
 )
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_who_waits_for_the_links_of_an_earlier_restart(
-    awaited: set[str], size: str, waiting: set[str], *, is_forced: bool
+    awaited: dict[str, str], size: str, waiting: set[str], deferred: set[str], *, is_forced: bool
 ) -> None:
-    (task,) = [one for one in load(ROOT / "playbooks/tasks/awaited.yml") if one["name"].startswith("Wait until they")]
+    tasks = load(ROOT / "playbooks/tasks/awaited.yml")
+    (task,) = [one for one in tasks if one["name"].startswith("Wait until they")]
+    (note,) = [one for one in tasks if one["name"].startswith("Note which links wait")]
     hosts = ["mq1", "mq2", "mq3", "mq4"]
+    links = {one: {"links": [{"node": awaited[one]}] if one in awaited else []} for one in [*hosts, "mq5"]}
     found = set()
     for host in hosts:
-        links = {one: {"links": [{"node": "x"}] if one in awaited else []} for one in hosts}
         known = {
             **task["vars"], "__mq_sizes": batches(hosts[:3], {}, size),
-            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]},
-            "ansible_play_hosts": hosts, "inventory_hostname": host,
+            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]}, "__mq_node_hosts": {one: one for one in hosts},
+            "ansible_play_hosts": hosts, "inventory_hostname": host, "rollout_force": is_forced,
+            "__mq_absent_notes": {"results": [{"item": "mq5", "answer": {} if is_forced else links["mq5"]}]},
             "__mq_awaited": {**links[host], **({"given_up": []} if is_forced else {})},
             "hostvars": {one: {"__mq_awaited": links[one]} for one in hosts},
         }  # fmt: skip
-        if all(Templar(LOADER, known).evaluate_conditional(each) for each in task["when"]):
+        templar = Templar(LOADER, known)
+        if all(templar.evaluate_conditional(each) for each in task["when"]):
             found.add(host)
+        late = templar.template(note["ansible.builtin.set_fact"]["__mq_deferred"])
+        assert late == ([] if is_forced else [{"host": one, **links[one]} for one in sorted(deferred)])
     assert found == (set() if is_forced else waiting)
+
+
+def test_members_that_have_noted_something_are_waited_for_and_those_away_are_named() -> None:
+    tasks = load(ROOT / "playbooks/tasks/awaited.yml")
+    (wait,) = [one for one in tasks if one["name"].startswith("Wait for those of the members")]
+    (say,) = [one for one in tasks if one["name"].startswith("Say which members")]
+    rows = [{"instance": "a", "node": "x"}, {"instance": "a", "node": "mq9"}, {"instance": "b", "node": None}]
+    answers: list[dict[str, Any]] = [
+        {"item": "mq1", "reached": True, "answer": {"links": rows}}, {"item": "mq2", "reached": False, "answer": {}},
+        {"item": "mq3", "reached": True, "answer": {"links": []}},
+        {"item": "mq4", "reached": True, "answer": {"failed": True}}, {"item": "mq5", "skipped": True},
+    ]  # fmt: skip
+    known = {**wait["vars"], **say["vars"], "__mq_absent_notes": {"results": answers}, "__mq_mended_nodes": ["mq9"]}
+    templar = Templar(LOADER, known)
+    (item,) = templar.template(wait["loop"])
+    assert item["item"] == "mq1"
+    arguments = Templar(LOADER, {**known, "item": item}).template(
+        {name: wait["mqops.cluster.ask_member"]["arguments"][name] for name in ("instances", "wanted")}
+    )
+    assert arguments == {"instances": ["a", "b"], "wanted": [rows[0], rows[2]]}
+    assert templar.template(say["ansible.builtin.debug"]["msg"]).startswith("mq2: not reached")
+    assert templar.evaluate_conditional(say["when"])
+
+
+@pytest.mark.parametrize(
+    ("batch", "due"),
+    [
+        (["mq1", "mq2"], None),  # the first one
+        (["mq3"], ["mq2", "mq4"]),
+        (["mq2"], ["mq4"]),  # waits for its own after it
+        (["mq2", "mq3"], ["mq2", "mq4"]),
+        (["mq2", "mq4"], []),
+    ],
+)
+def test_links_that_waited_for_the_first_batch_come_before_the_second(batch: list[str], due: list[str] | None) -> None:
+    (task,) = [one for one in load(ROOT / "playbooks/tasks/deferred.yml") if "loop" in one]
+    known = {
+        **task["vars"], "ansible_check_mode": False, "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2", "mq4"]},
+        "ansible_play_batch": batch, "__mq_deferred": [{"host": "mq2", "links": []}, {"host": "mq4", "links": []}],
+    }  # fmt: skip
+    templar = Templar(LOADER, known)
+    assert all(templar.evaluate_conditional(each) for each in task["when"]) == (due is not None)
+    if due is not None:
+        assert [one["host"] for one in templar.template(task["loop"])] == due
+    plays = load(ROOT / "playbooks/rollout.yml")
+    (play,) = [one for one in plays if "batches" in str(one.get("serial"))]
+    tasks = [one["ansible.builtin.import_tasks"] for one in play["tasks"]]
+    assert tasks[-2:] == ["tasks/deferred.yml", "tasks/turn.yml"]
+
+
+@pytest.mark.parametrize("name", ["firewall", "rollback"])
+def test_at_the_end_links_that_stand_are_noted_no_longer(name: str) -> None:
+    """A rollout ends with the packet filter."""
+    tasks = [one.get("ansible.builtin.import_tasks") for one in load(ROOT / f"playbooks/{name}.yml")[-1]["tasks"]]
+    assert tasks[:2] == ["tasks/settled.yml", "tasks/unlock.yml"]
 
 
 @pytest.mark.parametrize(("is_back", "wanted"), [(None, ["a", "b"]), (False, ["a", "b"]), (True, ["b"])])
@@ -447,13 +538,15 @@ def test_a_playbook_calls_nodes_as_their_brokers_are_called() -> None:
     hostvars["h" * 70]["mq_instances"] = [{"name": "default"}, {"name": "b"}]
     hostvars["own"]["mq_instances"] = [{"name": "c", "node_name": "given"}]
     del hostvars["other"]["mq_cluster_name"]
-    template = load(ROOT / "playbooks/vars/roles.yml")["__mq_node_names"]
-    known = {"groups": {"all": list(hostvars)}, "hostvars": hostvars}
-    assert Templar(LOADER, known).template(template) == [
-        node_name(Instance(**one), host)
+    variables = load(ROOT / "playbooks/vars/roles.yml")
+    known = {**variables, "groups": {"all": list(hostvars)}, "hostvars": hostvars}
+    wanted = {
+        node_name(Instance(**one), host): host
         for host in names
         for one in hostvars[host].get("mq_instances", [{"name": "default"}])
-    ]
+    }
+    assert Templar(LOADER, known).template(variables["__mq_node_names"]) == list(wanted)
+    assert Templar(LOADER, known).template(variables["__mq_node_hosts"]) == wanted
 
 
 def test_a_rollback_waits_until_nothing_is_under_way_once_it_has_the_hosts() -> None:

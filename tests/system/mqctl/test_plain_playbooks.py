@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.sim.days import share_of_today
 from tests.system.mqctl.test_hosts_that_fall_out import COMMON, LINES, ROOT, Hosts
@@ -258,33 +259,102 @@ def test_what_an_earlier_run_has_restarted_comes_before_another_host(
     tmp_path: Path, broker: str, *, is_forced: bool, ends_well: bool
 ) -> None:
     """Of mq1, which needs nothing more, before mq2 is restarted."""
-    hosts = {name: {"ansible_connection": "local", "mq_cluster_name": "main"} for name in ("mq1", "mq2")}
-    inventory = {"all": {"children": {"mq_turn_alone": {"hosts": {"mq2": {}}}}, "hosts": hosts}}
-    (tmp_path / "inventory.json").write_text(json.dumps(inventory))
-    (tmp_path / "manifest.json").write_text('{"release": "1"}')
-    known = {"ansible_python_interpreter": sys.executable, "mq_bundle": str(tmp_path)}
+    note = noted_in(tmp_path, broker)
     look = {"name": "look", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/awaited.yml")}
-    play = {"name": "now", "hosts": "mq1", "gather_facts": False, "vars": known, "tasks": [look],
-            "vars_files": [str(ROOT / "playbooks/vars/roles.json")]}  # fmt: skip
-    (tmp_path / "play.json").write_text(json.dumps([play]))
-    for place in PLACES:
-        (tmp_path / "room" / place).mkdir(parents=True)
-    program = tmp_path / "room/opt/mq/releases/1/bin/mqbroker"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\n{broker}\n")
-    program.chmod(0o755)
-    note = tmp_path / "room/var/lib/mq-operation-links.json"
-    note.write_text(json.dumps({"links": [LEFT]}))
-    words = ["-i", "inventory.json", "play.json", "-e", f"rollout_force={is_forced}", "-e", "rollout_links_wait_s=1"]
-    done = subprocess.run(
-        [*ALONE, "bash", "-c", f'{ROOM}exec "$@"', "bash", ANSIBLE, *words], cwd=tmp_path, text=True, timeout=300,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}, capture_output=True, check=False,
-    )  # fmt: skip
+    done = played_in(tmp_path, [look], f"rollout_force={is_forced}")
     said = " ".join(done.stdout.split())
     assert (done.returncode == 0) == ends_well, done.stdout + done.stderr
     assert note.exists() != ends_well
     assert ("not whole after 1 s: default: there is no link to mq2 (7) any more" in said) != ends_well
     assert ("default: the link to mq2 (7)" in said) == is_forced
+
+
+@pytest.mark.parametrize(
+    ("broker", "text", "said"),
+    share_of_today([
+        pytest.param("exit 1", "", "default: the link to mq2 (7); the next rollout waits for them", id="still-noted"),
+        pytest.param(NO_LINKS, "", "", id="they-stand"),
+        pytest.param(NO_LINKS, "{", "mq-operation-links.json cannot be read", id="damaged"),
+    ]),
+)  # fmt: skip
+def test_at_the_end_of_a_run_links_that_stand_are_noted_no_longer(
+    tmp_path: Path, broker: str, text: str, said: str
+) -> None:
+    note = noted_in(tmp_path, broker)
+    if text:
+        note.write_text(text)
+    look = {"name": "look", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/settled.yml")}
+    done = played_in(tmp_path, [look], "unused=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert said in " ".join(done.stdout.split())
+    assert note.exists() == bool(said)
+    assert ("next rollout waits" in done.stdout) == bool(said)
+
+
+@pytest.mark.parametrize("is_back", share_of_today([False, True]))
+def test_a_damaged_note_of_links_holds_up_a_rollout_and_no_rollback(tmp_path: Path, *, is_back: bool) -> None:
+    note = noted_in(tmp_path, NO_LINKS)
+    note.write_text("{")
+    turn = [
+        one
+        for one in yaml.safe_load((ROOT / "playbooks/tasks/turn.yml").read_text())
+        if "ansible.builtin.import_tasks" not in one
+    ]
+    done = played_in(tmp_path, turn, f"release_is_back={is_back}")
+    assert (done.returncode == 0) == is_back, done.stdout + done.stderr
+    assert "mq-operation-links.json cannot be read" in " ".join(done.stdout.split())
+    assert note.read_text() == "{"
+
+
+@pytest.mark.parametrize("who", share_of_today(["mq1,mq2", "mq2"]))
+def test_who_is_lost_while_it_waits_for_links_lets_nobody_be_restarted(tmp_path: Path, who: str) -> None:
+    """Also a member that is not part of the run. mq2 has noted something as well, and may have its turn first."""
+    noted_in(tmp_path, "exit 1").write_text(json.dumps({"links": [LEFT | {"node": "mq9"}]}))
+    look = {"name": "look", "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/awaited.yml")}
+    cut = "Wait for those of the members that are not part of this run"
+    if "mq1" in who:
+        cut = "Wait until they stand and a canary has crossed each"
+    done = played_in(tmp_path, [look], "unused=1", who=who, cut_at=cut)
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 0
+    assert "no other broker is restarted" in said if "mq1" in who else "mq1: lost before anybody knew" in said, said
+    assert re.search(r"mq2 : ok=\d+ changed=0 unreachable=0 failed=1", said)
+
+
+def noted_in(folder: Path, broker: str) -> Path:
+    """A room for the host mq1, with a release whose program does that, and the note that a link has not stood."""
+    (folder / "manifest.json").write_text('{"release": "1"}')
+    for place in PLACES:
+        (folder / "room" / place).mkdir(parents=True)
+    for release in ("releases/1", "current"):
+        program = folder / "room/opt/mq" / release / "bin/mqbroker"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\n{broker}\n")
+        program.chmod(0o755)
+    note = folder / "room/var/lib/mq-operation-links.json"
+    note.write_text(json.dumps({"links": [LEFT]}))
+    return note
+
+
+def played_in(
+    folder: Path, tasks: list[dict[str, Any]], given: str, *, who: str = "mq1", cut_at: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """These tasks on mq1, or on both, while mq2 is to be restarted; the line to mq1 is cut at a task."""
+    hosts = {name: {"ansible_connection": "local", "mq_cluster_name": "main"} for name in ("mq1", "mq2")}
+    if cut_at:
+        hosts["mq1"] |= {"ansible_connection": "cut_line", "line_log": f"{folder}/mq1.log", "line_cut_at": cut_at}
+    inventory = {"all": {"children": {"mq_turn_alone": {"hosts": {"mq2": {}}}}, "hosts": hosts}}
+    (folder / "inventory.json").write_text(json.dumps(inventory))
+    known = {"ansible_python_interpreter": sys.executable, "mq_bundle": str(folder)}
+    play = {"name": "now", "hosts": who, "gather_facts": False, "vars": known, "tasks": tasks, "max_fail_percentage": 0,
+            "vars_files": [str(ROOT / "playbooks/vars/roles.json")]}  # fmt: skip
+    (folder / "play.json").write_text(json.dumps([play]))
+    words = ["-i", "inventory.json", "play.json", "-e", given, "-e", "rollout_links_wait_s=1"]
+    return subprocess.run(
+        [*ALONE, "bash", "-c", f'{ROOM}exec "$@"', "bash", ANSIBLE, *words], cwd=folder, text=True, timeout=300,
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "ANSIBLE_CONNECTION_PLUGINS": str(LINES)},
+        capture_output=True, check=False,
+    )  # fmt: skip
 
 
 def test_a_host_that_can_note_nothing_is_one_that_cannot_be_taken(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 from mqctl.exits import Exit
-from mqctl.playbook.events import Happened, RunState, reason_of
+from mqctl.playbook.events import TOLD, Happened, RunState, reason_of
 from mqctl.playbook.redact import HIDDEN, Redactor
 from mqctl.playbook.run import may_be_busy, verdict
 
@@ -33,15 +33,18 @@ def test_a_host_that_fails_does_not_hide_the_rest() -> None:
     assert verdict(state) is Exit.FAILED
 
 
-def test_links_that_are_given_up_are_told() -> None:
-    (name,) = {
+def test_what_becomes_of_links_is_told() -> None:
+    names = {
         one["name"]
-        for one in yaml.safe_load((ROOT / "playbooks/tasks/awaited.yml").read_text())
+        for file in ("awaited", "turn", "settled", "deferred")
+        for one in yaml.safe_load((ROOT / f"playbooks/tasks/{file}.yml").read_text())
         if "ansible.builtin.debug" in one
     }
-    told = event("runner_on_ok", "mq1", name, msg="default: the link to mq2 (7)")
-    told["event_data"]["role"] = None
-    assert RunState().apply(told) == [Happened("given up", "mq1", "default: the link to mq2 (7)")]
+    assert names == set(TOLD)
+    for name in names:
+        told = event("runner_on_ok", "mq1", name, msg="default: the link to mq2 (7)")
+        told["event_data"]["role"] = None
+        assert RunState().apply(told) == [Happened(TOLD[name], "mq1", "default: the link to mq2 (7)")]
 
 
 def test_a_task_whose_answer_was_lost_may_be_under_way() -> None:

@@ -156,6 +156,16 @@ def test_a_process_that_was_just_started_says_of_nobody_that_he_has_left() -> No
         ]  # fmt: skip
 
 
+def test_one_look_says_which_links_are_missing() -> None:
+    other = OUT | {"node_id": "7", "node": "mq7"}
+
+    def ask(operation: str, **_: Any) -> Any:
+        return canary("confirmed") if operation == "cluster-canary" else TOPOLOGY
+
+    assert links.missing(ask, [OUT, other, IN]) == [other]
+    assert links.missing(lambda operation, **_: None, [OUT, IN]) == [OUT, IN]
+
+
 @pytest.mark.slow
 def test_it_is_asked_until_all_is_whole() -> None:
     answers = iter([None, canary("failed", "the link is resting"), canary("confirmed")])

@@ -24,8 +24,13 @@ VERDICT = "preflight_verdict"
 LOOK_BACK = "No host of the batches before fell out"
 # Where this fails somebody wished it (playbooks/tasks/held.yml).
 PAUSED = "Nobody has paused this operation"
-# What this says is told (playbooks/tasks/awaited.yml).
-GIVEN_UP = "Say which links are given up"
+# What these say is told (playbooks/tasks/awaited.yml, turn.yml, settled.yml).
+TOLD = {
+    "Say which links are given up": "given up",
+    "Say which members could not be asked for their links": "not asked",
+    "Say what could not be noted": "not noted",
+    "Say which links have not stood since a restart": "still noted",
+}
 OUTCOMES = {
     "runner_on_ok": "ok",
     "runner_on_skipped": "skipped",
@@ -58,7 +63,7 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One thing worth a line: `kind` is task, changed, given up, refused, failed, stopped or unreachable."""
+    """One thing worth a line: `kind` is task, changed, refused, failed, stopped, unreachable, or one of `TOLD`."""
 
     kind: str
     host: str
@@ -105,8 +110,8 @@ class RunState:
             return []
         if outcome == "ok":
             host.ok += 1
-            if host.task == GIVEN_UP:
-                return [Happened("given up", host.name, self._redact(reason_of(result)))]
+            if host.task in TOLD:
+                return [Happened(TOLD[host.task], host.name, self._redact(reason_of(result)))]
             return self._changed(host) if result.get("changed") else []
         return self._fell_out(host, outcome, self._redact(reason_of(result)))
 
