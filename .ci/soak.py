@@ -58,11 +58,14 @@ TABLES = (
     *(f"tests/system/mqctl/test_{name}" for name in (
         "completion.py::test_what_is_offered", "hosts_that_fall_out.py::test_who_is_lost_holds_up_nobody",
         "playbook.py::test_no_canary_in_any_output_or_left_behind",
+        "plain_playbooks.py::test_a_damaged_note_of_links_holds_up_a_rollout_and_no_rollback",
         "plain_playbooks.py::test_a_member_that_is_away_makes_no_other_host_unreachable",
+        "plain_playbooks.py::test_at_the_end_of_a_run_links_that_stand_are_noted_no_longer",
         "plain_playbooks.py::test_each_host_of_a_run_of_two_clusters_has_the_members_of_its_own",
         "plain_playbooks.py::test_a_rollback_begins_where_nothing_is_under_way_and_hosts_are_as_they_were_looked_at",
         "plain_playbooks.py::test_a_run_that_wakes_up_does_nothing_to_a_host_that_another_one_has",
         "plain_playbooks.py::test_what_an_earlier_run_has_restarted_comes_before_another_host",
+        "plain_playbooks.py::test_who_is_lost_while_it_waits_for_links_lets_nobody_be_restarted",
     )),
 )  # fmt: skip
 CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
