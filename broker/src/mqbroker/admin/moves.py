@@ -162,7 +162,7 @@ class Move(Purge):
         address = self.store.target_for(self.target, BROKER)
         if not address.has_way:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
-        if not self.store.diverts.find_all(address.name, []):
+        if not self.store.diverts.find_all(address.name, {}):
             raise Refused("amqp:not-found", f"an exclusive divert of address {self.target!r} leads to no queue")
         if self.queue in address.queues:
             name = self.queue.kind.name
@@ -269,7 +269,7 @@ class Retry(Move):
     def origin_of(self, address: str, queue: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address."""
         found = self.store.queues.get(queue)
-        if found is self.queue or not self.store.diverts.find_all(address, []):
+        if found is self.queue or not self.store.diverts.find_all(address, {}):
             return None
         try:
             if found is not None and found.kind.address == address:

@@ -309,3 +309,19 @@ def test_what_goes_astray_does_not_go_round_over_diverts(further: str, comes: st
     there = {further: 1} if further else {"orders": 1} if comes == "as a dead letter" else {}
     assert {name: queue.message_count for name, queue in queues.items() if queue.message_count} == there
     assert stage.broker.store.unrouted_total == (1 if further else 2)
+
+
+def test_a_divert_that_two_ways_lead_to_is_one_for_both() -> None:
+    stage = stage_with(
+        divert("reds", "orders", "hub", exclusive=True, filter="color = 'red'"),
+        divert("blues", "orders", "hub", exclusive=True, filter="color = 'blue'"),
+        divert("all", "hub", "final", exclusive=True),
+        address_settings={"#": {"auto_create_queues": False}},
+    )
+    for queue in ("orders", "hub", "final", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", "blue", "green", to="source")
+    assert stage.admin("messages-move", queue="source", address="orders") == {"moved": 3, "left": 0}
+    assert {name: queue.message_count for name, queue in stage.broker.store.queues.items()} == {
+        "orders": 1, "hub": 0, "final": 2, "source": 0
+    }  # fmt: skip

@@ -95,29 +95,34 @@ class Diverts:
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
         is_whole = any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
-        return is_whole and self.find_all(name, [])
+        return is_whole and self.find_all(name, {})
 
-    def find_all(self, name: str, passed: list[Divert]) -> bool:
+    def find_all(self, name: str, seen: dict[str, bool]) -> bool:
         """Whether a queue gets all that exclusive diverts take away from an address, if there are any."""
         further = [each for each in self.at.get(name, ()) if each.is_exclusive]
         whole = [each for each in further if each.filter is None]
         if whole:
-            return any(self._finds(each, passed) for each in whole)
-        return all(self._finds(each, passed) for each in further)
+            return any(self._finds(each, seen) for each in whole)
+        return all(self._finds(each, seen) for each in further)
 
-    def _finds(self, divert: Divert, passed: list[Divert]) -> bool:
-        """As `_forward`, for every message that may come; each divert is looked at once, so this ends."""
-        if divert in passed:
-            return False
+    def _finds(self, divert: Divert, seen: dict[str, bool]) -> bool:
+        """As `_forward`, for every message that may come. Each divert is looked at once, by its name: what it leads
+        to is the same wherever it is met again, and one that is met on its own way leads nowhere."""
         LOOK.has_touched = True
-        passed.append(divert)
+        if divert.name not in seen:
+            seen[divert.name] = False
+            seen[divert.name] = self._leads_to_all(divert, seen)
+        return seen[divert.name]
+
+    def _leads_to_all(self, divert: Divert, seen: dict[str, bool]) -> bool:
+        LOOK.has_touched = True
         try:
             address = self._target(divert)
         except Refused:
             return False
         if any(each.is_exclusive and each.filter is None for each in self.at.get(address.name, ())):
-            return self.find_all(address.name, passed)
-        return address.takes_each(divert.only) and self.find_all(address.name, passed)
+            return self.find_all(address.name, seen)
+        return address.takes_each(divert.only) and self.find_all(address.name, seen)
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
