@@ -30,8 +30,9 @@ FILE_MARK = b"MQOPSJNL"
 HEAD = struct.Struct(">8sH")
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
 # Rings of addresses that came of nodes that have left. Where a release does not say that it knows them, it takes one
-# for that of the address, makes that once more, and cannot start after that.
-RING_OF = re.compile(rb'"name":"(\$\.retroactive-of\.[^"]*)"')
+# for that of the address, makes that once more, and cannot start after that. Messages are searched as well, so no
+# more is shown than a name can be.
+RING_OF = re.compile(rb'"name":"(\$\.retroactive-of\.[^"\x00-\x1f]{1,2048})"')
 KNOWS_RINGS = "knows_moved_rings"
 # In broker.toml as the role writes it: a line for each option.
 NAMED_FILE = re.compile(r'^tls-[a-z-]+-file = "(/[^"]*)"$', re.MULTILINE)
