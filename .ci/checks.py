@@ -234,8 +234,8 @@ def together(lanes: Sequence[Sequence[Part]], environ: Mapping[str, str], wish: 
     threads = [threading.Thread(target=work, args=(lane,)) for lane in lanes]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(0.2)  # a signal that comes just before a wait without end would be heard behind it
     return outcomes
 
 
