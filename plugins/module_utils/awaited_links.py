@@ -17,7 +17,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.mqops.cluster.plugins.module_utils.files import FileFault, put
+from ansible_collections.mqops.cluster.plugins.module_utils.files import FileFault
+from ansible_collections.mqops.cluster.plugins.module_utils.operation import put
 
 PLACE = "/var/lib/mq-operation-links.json"
 KEY = ("instance", "direction", "connection", "node_id")

@@ -101,25 +101,6 @@ def make(wanted: Sequence[Wanted]) -> None:
             os.unlink(place)
 
 
-def put(place: str, text: str) -> None:
-    """A note that root alone reads: whole or not at all, also after a power cut. Nobody could find it out later.
-
-    Raises OSError.
-    """
-    beside = f"{place}.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, place)
-    folder = os.open(os.path.dirname(place), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _make_folder(wanted: Wanted) -> None:
     try:
         if not os.path.isdir(wanted.path):

@@ -18,8 +18,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.mqops.cluster.plugins.module_utils.files import put
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, UNIT_FILE, Places, link_name, text_of
+from ansible_collections.mqops.cluster.plugins.module_utils.operation import put
 
 SCHEMA = 1
 FOLDER = "before"

@@ -274,7 +274,7 @@ def main():
         argument_spec={
             "state": {
                 "type": "str",
-                "choices": ["standing", "noted", "awaited", "whole", "settled", "forgotten"],
+                "choices": list(STATES),
                 "default": "standing",
             },
             "instances": {"type": "list", "elements": "str", "required": True},

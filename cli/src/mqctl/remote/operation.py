@@ -207,12 +207,17 @@ def locked(place: str = LOCK) -> Iterator[None]:
 
 
 def _put(place: str, note: Mapping[str, Any]) -> None:
-    """In the place of what was there, whole or not at all, also after a power cut."""
+    more = {name: note[name] for name in MORE if note.get(name)}
+    put(place, json.dumps({**{name: note[name] for name in KINDS}, **more}), 0o644)
+
+
+def put(place: str, text: str, mode: int = 0o600) -> None:
+    """A note in the place of what was there: whole or not at all, also after a power cut. Nobody could find it out
+    later. Raises OSError."""
     beside = f"{place}.new"
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        more = {name: note[name] for name in MORE if note.get(name)}
-        json.dump({**{name: note[name] for name in KINDS}, **more}, file)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, place)
