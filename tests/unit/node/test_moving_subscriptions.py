@@ -393,6 +393,13 @@ def parted(cluster: ClusterStage) -> None:
     cluster.wait(6_000)
 
 
+def restarted(cluster: ClusterStage, node: ClusterNode) -> None:
+    """One of them, and all is linked again."""
+    node.crash()
+    node.start()
+    cluster.wait(6_000)
+
+
 @pytest.mark.parametrize("how", ["messages", "link", "start of the leaver", "start of the heir"])
 def test_a_subscription_that_was_ended_at_the_heir_is_over(how: str) -> None:
     cluster, a, b, c = handed_over()
@@ -403,10 +410,7 @@ def test_a_subscription_that_was_ended_at_the_heir_is_over(how: str) -> None:
     elif how == "link":
         parted(cluster)
     else:
-        node = a if how == "start of the leaver" else b
-        node.crash()
-        node.start()
-        cluster.wait(6_000)
+        restarted(cluster, a if how == "start of the leaver" else b)
     assert (waits(a), waits(b)) == (-1, -1)
     assert shown(a)["state"] == "moved"
     assert shown(a)["receipt"]["balances"]
@@ -443,10 +447,7 @@ def test_a_subscription_that_drained_alone_and_was_ended_there_is_over(how: str,
     elif how == "link":
         parted(cluster)
     else:
-        node = a if how == "start of the source" else b
-        node.crash()
-        node.start()
-        cluster.wait(6_000)
+        restarted(cluster, a if how == "start of the source" else b)
     assert (waits(a), waits(b)) == (-1, -1), "neither stuck here, nor made there again and again"
     assert a.admin("drain-show")["drains"] == []
     published(c, 5, 300)

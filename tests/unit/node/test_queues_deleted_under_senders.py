@@ -167,8 +167,8 @@ def test_what_waits_for_a_queue_that_is_gone_is_no_way(mode: str) -> None:
     cluster.let_through("a", "b")
 
 
-def test_what_waits_for_a_node_that_stops_in_order_is_no_way() -> None:
-    """Its shared queues are forgotten then, but not what it has not taken."""
+def one_takes_two() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """Nodes with the same queue, of which b, that has a consumer, takes two messages and no more."""
     full = {"options": {"address_settings": {"#": {"max_size_messages": 2, "address_full_policy": "BLOCK"}}}}
     cluster = ClusterStage()
     a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"], **full)
@@ -178,6 +178,12 @@ def test_what_waits_for_a_node_that_stops_in_order_is_no_way() -> None:
         node.admin("queue-create", name="orders")
     Consumer(b, credit=0)
     cluster.run()
+    return cluster, a, b
+
+
+def test_what_waits_for_a_node_that_stops_in_order_is_no_way() -> None:
+    """Its shared queues are forgotten then, but not what it has not taken."""
+    cluster, a, b = one_takes_two()
     producer = Producer(a)
     a.admin("queue-delete", name="orders", force=True)
     for number in range(10):
@@ -564,15 +570,7 @@ def test_who_says_nothing_has_a_topic_where_the_settings_make_one() -> None:
 
 @pytest.mark.parametrize("capability", [None, "queue"])
 def test_a_topic_elsewhere_is_no_excuse_while_messages_wait_for_a_node_that_stopped(capability: str | None) -> None:
-    full = {"options": {"address_settings": {"#": {"max_size_messages": 2, "address_full_policy": "BLOCK"}}}}
-    cluster = ClusterStage()
-    a, b = cluster.node("a", ["b"]), cluster.node("b", ["a"], **full)
-    cluster.run()
-    cluster.wait(600)
-    for node in (a, b):
-        node.admin("queue-create", name="orders")
-    Consumer(b, credit=0)
-    cluster.run()
+    cluster, a, b = one_takes_two()
     producer = sender_of(a, capability, "producer")
     a.admin("queue-delete", name="orders", force=True)
     for number in range(10):
