@@ -17,9 +17,7 @@ from mqbroker.config.repeated import missing, rows_of
 
 HEAD: Final = "scale-down"
 TIMEOUT_MS_MAX: Final = 86_400_000
-STANDSTILL_MS_MAX: Final = (
-    2_000  # of a standstill counts as time of its own (STEP_NS_MAX of node/cluster/idle_queues.py)
-)
+STANDSTILL_MS_MAX: Final = 2_000  # so much of a standstill counts as time (node/cluster/idle_queues.py)
 
 
 class ScaleDownTable(OptionTable):

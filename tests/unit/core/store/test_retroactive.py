@@ -9,9 +9,8 @@ from mqbroker.amqp import work
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.queue_observer import QueueObserver
-from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.kinds import RING_PREFIX, QueueKind
 from mqbroker.core.queue.queue import Queue
-from mqbroker.core.store.retroactive import PREFIX
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.performatives import Attach, Source, Target
@@ -23,7 +22,7 @@ from tests.support import frames
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_address_settings import Site
 
-RING = f"{PREFIX}news"
+RING = f"{RING_PREFIX}news"
 
 
 def settings(**values: Any) -> dict[str, Any]:

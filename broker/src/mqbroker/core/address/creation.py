@@ -39,8 +39,7 @@ class Creation:
         check_name("address", kind.address)
         if kind.name in store.queues:
             raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
-        if len(store.queues) >= store.limits.queues_max:
-            raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.queues)} queues, which is queues-max")
+        self._check_count()
         if kind.selector:
             compile_selector(kind.selector)
         self._records.check(kind.address, kind.routing)
@@ -55,11 +54,15 @@ class Creation:
         """Whether there is room for what another node keeps for later queues of an address. Raises Refused."""
         store = self._store
         check_name("address", kind.address)
-        if len(store.queues) >= store.limits.queues_max:
-            raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.queues)} queues, which is queues-max")
+        self._check_count()
         if kind.address not in store.addresses:
             self._records.check_count(BROKER)
             self._wildcards.check(kind.address)
+
+    def _check_count(self) -> None:
+        count = len(self._store.queues)
+        if count >= self._store.limits.queues_max:
+            raise Refused("amqp:resource-limit-exceeded", f"there are {count} queues, which is queues-max")
 
     def make_address(self, name: str, actor: Actor | None, *, is_temporary: bool) -> Address:
         """See `Store.make_address`."""

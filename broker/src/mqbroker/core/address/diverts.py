@@ -94,8 +94,10 @@ class Diverts:
 
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
-        is_whole = any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
-        return is_whole and self.find_all(name, {})
+        return self._takes_all(name) and self.find_all(name, {})
+
+    def _takes_all(self, name: str) -> bool:
+        return any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
 
     def find_all(self, name: str, seen: dict[str, bool]) -> bool:
         """Whether a queue gets all that exclusive diverts take away from an address, if there are any."""
@@ -120,9 +122,8 @@ class Diverts:
             address = self._target(divert)
         except Refused:
             return False
-        if any(each.is_exclusive and each.filter is None for each in self.at.get(address.name, ())):
-            return self.find_all(address.name, seen)
-        return address.takes_each(divert.only) and self.find_all(address.name, seen)
+        is_reached = self._takes_all(address.name) or address.takes_each(divert.only)
+        return is_reached and self.find_all(address.name, seen)
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.core.queue.queue import Queue
 
-PREFIX: Final = RING_PREFIX
 KeptPiece = tuple[int, str, Segment, "Queue"]  # when it came first, the name of its ring, and what
 
 
@@ -58,7 +57,7 @@ class Retroactive:
         """The ring of an address that keeps messages; a new one is on disk with this step's append."""
         if address.ring is not None:
             return address.ring
-        kind = QueueKind(PREFIX + address.name, address.name, RETROACTIVE, ring_size=address.retains_max)
+        kind = QueueKind(RING_PREFIX + address.name, address.name, RETROACTIVE, ring_size=address.retains_max)
         return self._store.add_queue(kind)
 
     def added(self, ring: Queue) -> None:

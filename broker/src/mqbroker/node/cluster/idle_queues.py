@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.config.scale_down import STANDSTILL_MS_MAX
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 IDLE_MS: Final = 60_000  # where heir-timeout is none
 IDLE_MS_MIN: Final = 5_000  # what is on its way may take as long
-STEP_NS_MAX: Final = 2_000 * NS_PER_MS  # of that time between two looks, of which there is one each second
+STEP_NS_MAX: Final = STANDSTILL_MS_MAX * NS_PER_MS  # of that time between two looks, of which there is one each second
 
 
 class IdleQueues:

@@ -23,6 +23,7 @@ from mqbroker.node.cluster.heard_places import heard_in, linked_by
 from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
+    from mqbroker.cluster.discovery.group import DiscoveryGroup
     from mqbroker.node.cluster.cluster_connection import ClusterConnection
 
 ListedPlace = tuple[str, str, int]
@@ -158,8 +159,11 @@ class ListedPlaces:
     @property
     def unanswered(self) -> list[str]:
         """Names that are asked for, and of which nobody has said yet where they lead."""
-        group = self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
-        return [] if group is None else group.unanswered
+        return [] if self._group is None else self._group.unanswered
+
+    @property
+    def _group(self) -> DiscoveryGroup | None:
+        return self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
 
     @property
     def sought(self) -> list[Bridge]:
@@ -172,7 +176,7 @@ class ListedPlaces:
     def accounted(self) -> set[tuple[str, int]]:
         """Places of names of which so many nodes are linked as they stand for: what does not answer there besides is
         one more address of such a node, and nobody is missing."""
-        group = self._of.broker.discovery.groups.get(self._of.options.discovery_group_ref)
+        group = self._group
         if group is None or not isinstance(group.table, CandidateTable):
             return set()
         table, own = group.table, self._of.broker.node_id
