@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.base.time import NS_PER_MS
+from mqbroker.base.time import NS_PER_MS, STANDSTILL_MS_MAX
 from mqbroker.config.load import parse
-from mqbroker.config.scale_down import STANDSTILL_MS_MAX
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.cluster.idle_queues import STEP_NS_MAX
 

@@ -9,6 +9,7 @@ from mqbroker.base.value import Value
 NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
+STANDSTILL_MS_MAX: Final = 2_000  # so much of a standstill counts as time of a wait that ends by itself
 LATE_NS: Final = 100 * NS_PER_MS  # from then on a deadline may have come while the process stood still
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from mqbroker.base.errors import ConfigFault
+from mqbroker.base.time import STANDSTILL_MS_MAX
 from mqbroker.config.cluster_connections import GroupName
 from mqbroker.config.declaring import NodeName, OptionTable, option
 from mqbroker.config.repeated import missing, rows_of
 
 HEAD: Final = "scale-down"
 TIMEOUT_MS_MAX: Final = 86_400_000
-STANDSTILL_MS_MAX: Final = 2_000  # so much of a standstill counts as time (node/cluster/idle_queues.py)
 
 
 class ScaleDownTable(OptionTable):

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.time import NS_PER_MS
-from mqbroker.config.scale_down import STANDSTILL_MS_MAX
+from mqbroker.base.time import NS_PER_MS, STANDSTILL_MS_MAX
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
