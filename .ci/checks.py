@@ -54,7 +54,7 @@ TYPED: tuple[Command, ...] = (
 SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
-DAY = "CHECKS_DAY"  # tests/support/rotation.py
+DAY, THIRDS = "CHECKS_DAY", 3  # tests/support/rotation.py
 LOOK_S = 0.5
 LOOKING, COMPUTING, PROCESSES, HOSTS, RACKS = LANES = ("looking", "computing", "processes", "hosts", "racks")
 # Who waits most has the processor when it wants it: the lanes of hosts are the longest, whatever runs beside them.
@@ -72,6 +72,7 @@ class Part:
     is_extra: bool = False  # no part of `test`: run by its name, or in `check`
     lane: str = COMPUTING
     silence_s_max: float = SILENCE_S_MAX
+    day_of_three: int | None = None  # the rest of the days on which a run of all takes it; nothing: each day
 
 
 @dataclass(slots=True)
@@ -159,9 +160,9 @@ PARTS = (
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), lane=PROCESSES),
     Part("mqctl on hosts", (pytest(ON_HOSTS),), lane=HOSTS),
     Part("chaos of the day", (pytest(CHAOS_OF_DAY),), lane=HOSTS, silence_s_max=4500),
-    Part("rack", (pytest("tests/system/rack"),), lane=RACKS),
-    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=RACKS),
-    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=RACKS),
+    Part("rack", (pytest("tests/system/rack"),), lane=RACKS, day_of_three=2),
+    Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), lane=RACKS, day_of_three=1),
+    Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), lane=RACKS, day_of_three=0),
     Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), is_extra=True, lane=HOSTS),
     Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), is_extra=True, lane=HOSTS),
     Part("molecule scale_down", ((str(ROOT / "molecule" / "run"), "scale_down"),), is_extra=True, lane=HOSTS),
@@ -187,12 +188,14 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, wish.take)
     is_whole = arguments == ["test"]
     environ, started_s, busy_s = environment(os.environ, is_whole=is_whole), time.monotonic(), machine_busy_s()
+    today = environ.get(DAY, "")  # none where parts were named
+    parts = [part for part in parts if not today or part.day_of_three in (None, int(today) % THIRDS)]
     with ExitStack() as meanwhile:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
         outcomes = together(in_lanes(parts) if is_whole or arguments == ["check"] else [parts], environ, wish)
-    took_s, taken = time.monotonic() - started_s, share(environ.get(DAY, ""))
-    print(table((outcomes[part.name] for part in parts), took_s, machine_busy_s() - busy_s, taken))
+    took_s = time.monotonic() - started_s
+    print(table((outcomes[part.name] for part in parts), took_s, machine_busy_s() - busy_s, share(today)))
     return 1 if any(one.failed for one in outcomes.values()) else 0
 
 
@@ -300,8 +303,7 @@ def day() -> int | None:
 
 def share(today: str) -> str:
     """What a run of that day takes of what is not taken each day, to be said at its end; nothing where it takes all."""
-    stories = "odd" if int(today or 0) % 2 else "even"
-    return f"day {today}: a third of tables, long stories of {stories} days; all: {DAY}= make test" if today else ""
+    return f"day {today}: a third of tables, stories and parts; all: {DAY}= make test" if today else ""
 
 
 def run(
@@ -424,12 +426,9 @@ def watch(process: subprocess.Popen[bytes], relay: Relay, silence_s_max: float, 
 
 def computed(number: int) -> float:
     """Processor seconds of a process that ended and was not waited for yet, and of all that it waited for itself.
-
-    What hosts of a rack compute is not in it: they are nobody's children.
-    """
+    What hosts of a rack compute is not in it: they are nobody's children."""
     told = Path("/proc", str(number), "stat").read_text().rpartition(")")[2].split()
-    own_and_childrens = told[11:15]  # utime, stime, cutime and cstime, of proc(5)
-    return sum(map(int, own_and_childrens)) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime and cstime, of proc(5)
 
 
 def machine_busy_s() -> float:

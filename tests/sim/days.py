@@ -15,11 +15,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.rotation import day_of_run
+from tests.support.rotation import SHARES, day_of_run
 
 Row = TypeVar("Row")
 DAY_S = 86_400
-SHARES = 3
 
 
 def day() -> int:

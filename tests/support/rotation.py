@@ -1,23 +1,27 @@
-"""What a run of all takes on every other day: long stories on hosts, the other half of them on the days between.
+"""What a run of all takes on one day of three: long stories, and what mqctl does on hosts that are folders.
 
-Also the day that it says, by which tables have a third of their rows each day (tests/sim/days.py).
+    @pytest.mark.one_day_in_three(1)  # on days whose number has the rest 1
 
-    @pytest.mark.every_other_day(1)  # on days whose number is odd
-
+Each slow test of mqctl (tests/unit/mqctl) starts dozens of processes, and most breaks of what they share break many of
+them; so a third of those is taken each day, by their names, without a mark. Quick ones are taken each day.
 `.ci/checks.py test` says the day, that of the newest commit; without one, and in a part that is called by its name, all
-is taken. What is left out on a day is no skip: it is not there.
+is taken. What is left out on a day is no skip: it is not there. Tables have a third of their rows each day by the same
+day (tests/sim/days.py), and whole parts of a run have one of three (.ci/checks.py).
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pytest
 
-DAY = "CHECKS_DAY"
-MARK = "every_other_day"
+DAY: Final = "CHECKS_DAY"
+MARK: Final = "one_day_in_three"
+SHARES: Final = 3
+SHARED: Final = "tests/unit/mqctl/"
 
 
 def day_of_run() -> int | None:
@@ -36,6 +40,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_of_another_day(item: pytest.Item, today: int) -> bool:
-    """Whether it says that it is taken on the days between."""
-    mark = item.get_closest_marker(MARK)
-    return mark is not None and mark.args[0] != today % 2
+    """Whether it says, or its name where it needs no mark, that it is taken on other days."""
+    if mark := item.get_closest_marker(MARK):
+        share = mark.args[0]
+    elif item.nodeid.startswith(SHARED) and item.get_closest_marker("slow"):
+        share = zlib.crc32(item.nodeid.encode()) % SHARES
+    else:
+        return False
+    return bool(share != today % SHARES)

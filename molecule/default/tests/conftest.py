@@ -8,10 +8,6 @@ from typing import Any
 import pytest
 from scene import HOSTS, NODES, Outcome, Run, reach, run_play
 
-from tests.support.rotation import pytest_collection_modifyitems
-
-__all__ = ["pytest_collection_modifyitems"]
-
 
 @pytest.fixture
 def play(tmp_path: Path) -> Run:

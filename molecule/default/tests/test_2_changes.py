@@ -5,11 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from scene import NODES, Run, log_in, unit_of, users
 
-# What a check says and leaves as it is; what is changed on brokers that run is looked at each day.
-ON_EVEN_DAYS = pytest.mark.every_other_day(0)
 RESTART = {"journal": {"journal_compact_min_files": 11}}
 RELOAD = {**RESTART, "node": {"log_format": "json"}}
 # Where one host shows enough: the one with two brokers.
@@ -30,7 +27,6 @@ def contents(hosts: dict[str, Any]) -> dict[str, str]:
     return {name: host.check_output(command) for name, host in hosts.items()}
 
 
-@ON_EVEN_DAYS
 def test_a_check_reports_a_change_and_makes_none(play: Run, hosts: dict[str, Any]) -> None:
     before, running = contents(hosts), invocations(hosts)
     outcome = play("rollout", "--check", "--diff", *ONE, mq_broker_options=RESTART, mq_users=users("canary-of-nobody"))
@@ -69,7 +65,6 @@ def test_what_can_be_reloaded_is(play: Run, hosts: dict[str, Any]) -> None:
         assert last.startswith("{"), f"log-format json is not in force: {last}"
 
 
-@ON_EVEN_DAYS
 def test_a_check_reports_nothing_where_nothing_is_to_be_done(play: Run, hosts: dict[str, Any]) -> None:
     before, running = contents(hosts), invocations(hosts)
     outcome = play("rollout", "--check", *ONE, mq_broker_options=RELOAD, mq_users=users("canary-of-app-2"))

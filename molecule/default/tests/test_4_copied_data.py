@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from scene import Run, unit_of
-
-pytestmark = pytest.mark.every_other_day(0)
 
 IDENTITY_MISMATCH = 5
 DATA = "/var/lib/mq/default"

@@ -71,6 +71,7 @@ def session_with(broker: BrokerProcess) -> LocalAdmin:
     return LocalAdmin(argparse.Namespace(command="test", config=broker.config_file, socket=None, instance="default"))
 
 
+@pytest.mark.one_day_in_three(0)
 def test_a_backup_of_a_busy_broker_is_of_one_position_and_whole(node: BrokerProcess, tmp_path: Path) -> None:
     send(node, 2000)
     send_large(node, 5)
@@ -212,6 +213,7 @@ def test_both_halves_on_two_machines(node: BrokerProcess, tmp_path: Path) -> Non
     assert found.messages == 3002
 
 
+@pytest.mark.one_day_in_three(2)
 def test_a_source_that_is_killed_leaves_no_backup_and_nothing_held(node: BrokerProcess, tmp_path: Path) -> None:
     send(node, 3000)
     piped = Piped(node, tmp_path / "kept", "--bytes-per-second", "300000")

@@ -85,7 +85,7 @@ BROWSING = Attach(name="r", handle=1, role=True, snd_settle_mode=1, target=Targe
                   source=Source(address="orders", distribution_mode=Symbol("copy")))  # fmt: skip
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(2)
 def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make_broker: Make) -> None:
     """Each may have 8 MB at once, by credit and by window, and takes nothing of it."""
     allow_descriptors(3000)

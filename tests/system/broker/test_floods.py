@@ -157,7 +157,7 @@ def temporary(handle: int) -> bytes:
     return frames.frame(attach)
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(0)
 def test_a_bystander_is_answered_while_a_connection_with_very_many_temporary_queues_ends(
     make_broker: Callable[..., BrokerProcess],
 ) -> None:

@@ -53,8 +53,8 @@ def read_all(*brokers: BrokerProcess) -> list[str]:
 @pytest.mark.parametrize(
     "is_source_killed",
     [
-        pytest.param(False, marks=pytest.mark.every_other_day(0)),
-        pytest.param(True, marks=pytest.mark.every_other_day(1)),
+        pytest.param(False, marks=pytest.mark.one_day_in_three(2)),
+        pytest.param(True, marks=pytest.mark.one_day_in_three(0)),
     ],
 )
 def test_the_next_one_takes_over_and_nothing_is_there_twice(make_broker: Make, is_source_killed: bool) -> None:

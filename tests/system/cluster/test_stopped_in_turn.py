@@ -40,6 +40,7 @@ def stands_still(broker: BrokerProcess) -> None:
     time.sleep(PERIOD_S - STILL_S)
 
 
+@pytest.mark.one_day_in_three(0)
 def test_nothing_is_lost_or_doubled_and_everybody_goes_on(make_broker: Make) -> None:
     brokers = Impatient(make_broker, 3, settings={QUEUE: {"redistribution-delay": 0}}).start()
     names = [f"mq{number}" for number in range(3)]

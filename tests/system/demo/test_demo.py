@@ -47,7 +47,7 @@ def _nothing_stays() -> Iterator[None]:
         shutil.rmtree(PLACE)
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(0)
 def test_the_whole_story_and_no_password_in_it() -> None:
     done = demo(KEEP="1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,7 +80,7 @@ def test_a_step_that_does_not_hold_ends_it_with_a_sentence() -> None:
     assert not PLACE.exists()
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(2)
 def test_it_tidies_up_when_it_is_interrupted() -> None:
     with subprocess.Popen(DEMO, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

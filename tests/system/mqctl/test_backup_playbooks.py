@@ -92,7 +92,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     made.broker.close()
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(1)
 def test_a_broker_is_copied_and_gets_its_backup_again(room: Room) -> None:
     room.send(30)
     assert ": 30 messages, " in room.run("backup")

@@ -70,7 +70,7 @@ def rows(*words: str, code: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(0)
 def test_a_backup_goes_to_the_control_node_and_back_to_its_node_or_another(host: Host) -> None:
     (first,) = rows("create", "kept", "--host", "mq1/dev-1")
     assert (first["host"], first["instance"], first["messages"]) == ("mq1", "dev-1", 300)
@@ -101,6 +101,7 @@ def test_a_backup_goes_to_the_control_node_and_back_to_its_node_or_another(host:
     assert [row["good"] for row in rows("verify", "kept")] == [True]
 
 
+@pytest.mark.one_day_in_three(2)
 def test_folders_of_hosts_and_of_dev_brokers(host: Host) -> None:
     place = str(host.place / "there")
     (made,) = rows("create", place, "--on-hosts", "--host", "mq1/dev-1")
@@ -113,6 +114,7 @@ def test_folders_of_hosts_and_of_dev_brokers(host: Host) -> None:
     assert row["balances"]
 
 
+@pytest.mark.one_day_in_three(1)
 def test_what_is_damaged_is_exit_code_3_and_named_and_changes_nothing(host: Host) -> None:
     (made,) = rows("create", "kept", "--host", "mq1/dev-1")
     (file,) = (host.place / "kept" / "files").iterdir()

@@ -53,7 +53,7 @@ def content(folder: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(0)
 def test_two_builds_are_bit_identical(wheels: Path, tmp_path: Path) -> None:
     built = []
     for number, umask in enumerate((0o022, 0o077)):
@@ -101,7 +101,7 @@ def test_a_wheel_that_does_not_match_its_hash_stops_the_build(wheels: Path, tmp_
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(2)
 def test_a_second_build_replaces_the_first(wheels: Path, tmp_path: Path) -> None:
     for _ in range(2):
         mqctl("bundle", "build", "--wheels", wheels, "--lock", wheels / "deps.lock", "--output", tmp_path)

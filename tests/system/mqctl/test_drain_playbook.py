@@ -114,7 +114,7 @@ def changed_at(done: subprocess.CompletedProcess[str], host: str) -> str:
     return line.partition("changed=")[2].split()[0]
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(2)
 def test_it_goes_on_with_the_next_node_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
     with brokers_in(tmp_path) as made:
         hosts = three(tmp_path, made, Heirs)
@@ -135,7 +135,7 @@ def test_it_goes_on_with_the_next_node_and_a_second_time_changes_nothing(tmp_pat
         assert shown(source)["node"] == "mq2", "what has moved to the next one is not turned"
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(0)
 def test_it_ends_where_nobody_takes_over_and_turns_to_the_node_that_is_named_then(tmp_path: Path) -> None:
     with brokers_in(tmp_path) as made:
         hosts = three(tmp_path, made, Steadfast)

@@ -213,7 +213,7 @@ def provided(authority: Authority) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(0)
 def test_who_is_lost_holds_up_nobody(site: Site, tmp_path: Path) -> None:
     cuts = [*share_of_today(looks()), *share_of_today(LATER)]
     state = site.run({**at("line_cut_at", cuts), "fine": provided(Authority(tmp_path / "one"))}, **probes())
@@ -227,7 +227,7 @@ def test_who_is_lost_holds_up_nobody(site: Site, tmp_path: Path) -> None:
     assert verdict(state) is Exit.DEGRADED
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(1)
 def test_a_failure_while_hosts_are_prepared_stops_all_of_them(site: Site) -> None:
     state = site.run({"mq1": {"line_fails_at": "mqops.cluster.broker : Make the user mq"}, "mq2": {}})
     assert [one.state for one in state.hosts.values()] == ["failed", "stopped"]
@@ -288,7 +288,7 @@ def test_a_batch_that_loses_a_host_is_the_last_one(
     assert "PLAY [later]" not in done.stdout
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(2)
 def test_hosts_without_a_packet_filter_are_members_for_those_that_have_one(tmp_path: Path) -> None:
     """With the play of a rollout that finds their addresses. The first host is asked about those that are not in it."""
     plays = yaml.safe_load((ROOT / "playbooks/firewall.yml").read_text())
@@ -319,7 +319,7 @@ def test_hosts_without_a_packet_filter_are_members_for_those_that_have_one(tmp_p
         assert "mq2 knows 127.0.0.1 127.0.0.2 127.0.0.3." in done.stdout
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(2)
 def test_two_names_that_lead_to_one_machine_are_refused_whatever_the_ways_there(site: Site, tmp_path: Path) -> None:
     for name, number in (("one", "a"), ("other", "b"), ("none", "0")):
         (tmp_path / name).write_text(f"{number * 32}\n")

@@ -215,7 +215,7 @@ def test_a_playbook_that_cannot_start_says_why(place: Path) -> None:
     assert "try: mqctl uninstall -vvv" in done.stderr
 
 
-@pytest.mark.every_other_day(0)
+@pytest.mark.one_day_in_three(0)
 def test_ctrl_c_ends_the_playbook_and_removes_its_folder(place: Path) -> None:
     (place / "out").mkdir()
     inventory(place, mq1={"target": str(place / "out")})
@@ -229,7 +229,7 @@ def test_ctrl_c_ends_the_playbook_and_removes_its_folder(place: Path) -> None:
     assert os.listdir(place / "run") == []
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(2)
 def test_what_a_killed_run_left_is_swept_by_the_next(place: Path) -> None:
     (place / "out").mkdir()
     inventory(place, mq1={"target": str(place / "out")})

@@ -207,7 +207,7 @@ def test_no_canary_at_full_verbosity(site: Site) -> None:
     assert site.document("plan")["rows"] == []
 
 
-@pytest.mark.every_other_day(1)
+@pytest.mark.one_day_in_three(0)
 def test_whatever_is_changed_on_a_host_is_planned_and_mended(site: Site) -> None:
     """All at once on mq1, then what cannot go together with the rest, each on a host of its own.
 

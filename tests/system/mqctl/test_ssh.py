@@ -301,6 +301,7 @@ def test_twenty_hosts_of_which_some_are_silent_or_gone(server: SshServer, connec
     assert all(isinstance(one, Unreachable) for one in failed.values())
 
 
+@pytest.mark.one_day_in_three(2)
 def test_a_host_that_falls_silent_in_the_middle(server: SshServer, connector: SshConnector) -> None:
     """A relay between us and the server stops passing bytes on: the wait ends all the same."""
     relay = socket.socket()

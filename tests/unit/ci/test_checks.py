@@ -222,10 +222,46 @@ def test_a_run_of_all_takes_the_share_of_its_day_and_says_so(
     assert checks.environment({"CHECKS_DAY": ""}, is_whole=True)["CHECKS_DAY"] == ""
     assert "CHECKS_DAY" not in checks.environment({"CHECKS_DAY": "7"}, is_whole=False)
     assert checks.share("") == ""
-    said = [checks.share(day) for day in ("1000", "1001")]
-    assert said[0] == "day 1000: a third of tables, long stories of even days; all: CHECKS_DAY= make test"
-    assert "stories of odd days" in said[1]
-    assert checks.table([checks.Outcome("lint", 2)], taken=said[0]).splitlines()[-2:] == [said[0], "2 passed, 0 failed"]
+    said = checks.share("1000")
+    assert said == "day 1000: a third of tables, stories and parts; all: CHECKS_DAY= make test"
+    assert checks.table([checks.Outcome("lint", 2)], taken=said).splitlines()[-2:] == [said, "2 passed, 0 failed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "today", "taken"),
+    [
+        (["test"], "999", "each zero"), (["test"], "1000", "each one"), (["test"], "1001", "each two"),
+        (["test"], "", "each zero one two"), (["zero", "one"], "1001", "zero one"),
+    ],
+)  # fmt: skip
+def test_parts_of_other_days_are_left_out_of_a_run_of_all(
+    checks: ModuleType, scratch: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    words: list[str], today: str, taken: str,
+) -> None:  # fmt: skip
+    days = {"each": None, "zero": 0, "one": 1, "two": 2}
+    monkeypatch.setattr(checks, "RESULTS", scratch)
+    monkeypatch.setattr(checks, "BUILDS", ("true",))
+    monkeypatch.setattr(
+        checks, "PARTS", [checks.Part(name, (("true",),), day_of_three=rest) for name, rest in days.items()]
+    )
+    monkeypatch.setenv("CHECKS_DAY", today)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        assert checks.main(words) == 0
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+            signal.signal(number, handler)
+    lines = capfd.readouterr().out.splitlines()
+    table = lines[next(number for number, line in enumerate(lines) if line.startswith("part ")) :]
+    assert [line.split()[0] for line in table[1 : 1 + len(taken.split())]] == taken.split()
+    assert table[1 + len(taken.split())].split()[0] == "all"
+
+
+def test_each_part_has_its_day(checks: ModuleType) -> None:
+    """And each day has about as much to do on hosts: so that none of them has two of the long ones."""
+    days = [part.day_of_three for part in checks.PARTS if part.day_of_three is not None]
+    assert sorted(days) == [0, 1, 2]
+    assert all(not part.is_extra for part in checks.PARTS if part.day_of_three is not None)
 
 
 def test_parts_are_chosen_by_name(checks: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""What is taken on every other day: by a run of all alone, and within two days all of it."""
+"""What is taken on one day of three: by a run of all alone, and within three days all of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,38 +17,73 @@ ROOT = Path(__file__).resolve().parents[3]
 STORIES = """
 import pytest
 def test_each_day(): pass
-@pytest.mark.every_other_day(0)
-def test_even(): pass
-@pytest.mark.every_other_day(1)
-def test_odd(): pass
+@pytest.mark.one_day_in_three(0)
+def test_zero(): pass
+@pytest.mark.one_day_in_three(1)
+def test_one(): pass
+@pytest.mark.one_day_in_three(2)
+def test_two(): pass
+"""
+# What mqctl does to hosts that are folders needs no mark: a third of its slow tests by their names.
+ROWS = """
+import pytest
+def test_quick(): pass
+@pytest.mark.slow
+@pytest.mark.parametrize("row", range(60))
+def test_row(row): pass
+@pytest.mark.slow
+@pytest.mark.one_day_in_three(2)
+def test_marked(): pass
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("today", "taken"), [("", ["each_day", "even", "odd"]), ("20784", ["each_day", "even"]), ("7", ["each_day", "odd"])]
-)
-def test_each_day_has_its_own(tmp_path: Path, today: str, taken: list[str]) -> None:
-    """What is left out is not skipped, which would be a failure in a run that counts."""
-    (tmp_path / "conftest.py").write_text("from tests.support.rotation import pytest_collection_modifyitems\n")
-    (tmp_path / "test_it.py").write_text(STORIES)
+def taken(place: Path, today: str, text: str, file: str = "test_it.py") -> list[str]:
+    """Names of the tests that passed on that day. What is left out is not skipped, which fails a run that counts."""
+    (place / file).parent.mkdir(parents=True, exist_ok=True)
+    (place / "conftest.py").write_text("from tests.support.rotation import pytest_collection_modifyitems\n")
+    (place / file).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path,
-         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", tmp_path / "test_it.py"],
+        [sys.executable, "-m", "pytest", "-v", "-c", ROOT / "pyproject.toml", "--rootdir", place,
+         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", place / file],
         env={**os.environ, "CI": "true", "CHECKS_DAY": today, "PYTEST_ADDOPTS": ""}, capture_output=True, text=True,
         timeout=5 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"::test_(\w+) PASSED", done.stdout) == taken
     assert "skipped" not in done.stdout
+    return re.findall(r"::test_(\S+) PASSED", done.stdout)
 
 
-def test_days_of_both_kinds_have_stories_of_their_own() -> None:
-    """So that no day has all of them, which take longest."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("today", "names"),
+    [("", ["each_day", "zero", "one", "two"]), ("20784", ["each_day", "zero"]), ("7", ["each_day", "one"]),
+     ("8", ["each_day", "two"])],
+)  # fmt: skip
+def test_each_day_has_its_own(tmp_path: Path, today: str, names: list[str]) -> None:
+    assert taken(tmp_path, today, STORIES) == names
+
+
+@pytest.mark.slow
+def test_of_slow_tests_of_mqctl_each_day_has_a_third_and_three_days_have_all(tmp_path: Path) -> None:
+    file = "tests/unit/mqctl/test_it.py"
+    whole = taken(tmp_path, "", ROWS, file)
+    assert len(whole) == 62
+    days = [taken(tmp_path, today, ROWS, file) for today in ("20784", "20785", "20786")]
+    counts = Counter(name for names in days for name in names)
+    assert counts.pop("quick") == 3
+    assert counts == Counter(name for name in whole if name != "quick")
+    assert all(len(names) > 10 for names in days)
+    assert ["marked" in names for names in days] == [False, False, True]
+    elsewhere = taken(tmp_path, "20784", ROWS, "tests/unit/mqctl_too/test_it.py")
+    assert len(elsewhere) == 61
+
+
+def test_each_day_has_stories_of_its_own() -> None:
+    """So that no day has all of them, which take longest, and none has a number that no day has."""
     marked = {
-        str(file.relative_to(ROOT)): re.findall(r"every_other_day\((.)\)", file.read_text())
-        for folder in ("tests/system", "molecule")
-        for file in sorted((ROOT / folder).rglob("test_*.py"))
+        str(file.relative_to(ROOT)): re.findall(r"one_day_in_three\((.*?)\)", file.read_text())
+        for file in sorted((ROOT / "tests/system").rglob("test_*.py"))
     }
-    days = [day for found in marked.values() for day in found]
-    assert set(days) == {"0", "1"}, {name: found for name, found in marked.items() if found}
+    days = Counter(day for found in marked.values() for day in found)
+    assert set(days) == {"0", "1", "2"}, {name: found for name, found in marked.items() if found}
+    assert min(days.values()) >= 3
