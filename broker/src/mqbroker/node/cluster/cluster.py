@@ -20,6 +20,7 @@ from mqbroker.node.amqp.accepted_peer import AcceptedPeer, nodes_among
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
+from mqbroker.node.cluster.rivals import RivalWaits
 from mqbroker.node.values.credentials import verifier_of
 from mqbroker.node.values.handshake import hello_of
 from mqbroker.node.values.inputs import Closed, ClusterKeyChanged, Connected
@@ -49,6 +50,7 @@ class Cluster:
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
+        self.rival_waits = RivalWaits()
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
         self._terms = HighestTerms()

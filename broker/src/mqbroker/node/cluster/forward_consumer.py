@@ -20,13 +20,13 @@ from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.cluster.rivals import turn_rank
 from mqbroker.wire.performatives import Attach, Error
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.cluster.rivals import RivalWaits
 
 HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
@@ -42,6 +42,10 @@ class ForwardLinks(Protocol):
     @property
     def options(self) -> ClusterConnectionOptions:
         """Of their cluster connection."""
+
+    @property
+    def rival_waits(self) -> RivalWaits:
+        """Which queues wait for the turn of another one."""
 
     def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
         """The other node answered."""
@@ -85,7 +89,7 @@ class ForwardConsumer(LinkConsumer):
             return REROUTED_MAX
         if self._window_bytes <= 0:
             return 0
-        if self.competing and self.queue.backlog.count and self.queue.backlog.head.rank >= turn_rank(self.competing):
+        if self.competing and self.queue.backlog.count and not self._ahead(self.queue.backlog.head.rank, 1):
             return 0
         return super().capacity()
 
@@ -111,8 +115,8 @@ class ForwardConsumer(LinkConsumer):
             self.peer.broker.store.remotes.reroute(queue, segment)
             return segment.n
         if self.competing:
-            turn = min(segment.n, turn_rank(self.competing) - segment.rank)
-            if turn <= 0:
+            turn = self._ahead(segment.rank, segment.n)
+            if not turn:
                 return 0  # a rival has something from before it
             segment = segment.part(segment.start, turn)
         segment = segment.part(segment.start, self._fitting_window(segment))
@@ -132,6 +136,9 @@ class ForwardConsumer(LinkConsumer):
             self._send_again(queue, segment)
             return 0
         return self._send(queue, segment if known == segment.n else segment.part(segment.start, known))
+
+    def _ahead(self, place: int, count: int) -> int:
+        return self.forwards.rival_waits.ahead(self.queue, place, count, self.competing)
 
     def keep_to_old(self) -> None:
         """The drain is to end: what the other node may have goes, wherever it lies, and nothing else."""

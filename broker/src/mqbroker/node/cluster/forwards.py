@@ -27,6 +27,7 @@ from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 
 if TYPE_CHECKING:
     from mqbroker.node.cluster.bridge_peer import BridgePeer
+    from mqbroker.node.cluster.rivals import RivalWaits
 
 
 class Forwards:
@@ -47,6 +48,11 @@ class Forwards:
     def options(self) -> ClusterConnectionOptions:
         """Of the cluster connection."""
         return self.bridge.of.options
+
+    @property
+    def rival_waits(self) -> RivalWaits:
+        """Of the node."""
+        return self.bridge.of.cluster.rival_waits
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""

@@ -1,4 +1,7 @@
-"""Queues whose messages go to some of the same queues of one node: they take turns by the places of their messages."""
+"""Queues whose messages go to some of the same queues of one node: they take turns by the places of their messages.
+
+Invariant: at the end of a step no queue waits for a place that its rival has left.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,44 @@ def rivals_at(address: Address | None, served: Container[Queue]) -> dict[Queue, 
     }
 
 
-def turn_rank(rivals: list[Queue]) -> int:
-    """The lowest place of a message that a rival has: what is behind it waits for that."""
-    return min((rank for each in rivals if (rank := _first_rank(each)) >= 0), default=1 << 62)
+class RivalWaits:
+    """Queues that wait for the turn of a rival, each with the place that this one has it at: one entry for a queue.
+
+    What is at that place goes, or it expires, is purged, routed again or a dead letter; or a page comes back, and only
+    then it is known where the rival goes on. Whatever it is, the place is another one afterwards: so it is compared,
+    and nobody who takes or brings messages has to know who waits for them.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[Queue, tuple[Queue, int]] = {}
+
+    def ahead(self, queue: Queue, place: int, count: int, rivals: list[Queue]) -> int:
+        """How many of so many messages from a place on are before all that rivals have; the others wait for that."""
+        first, turn = None, place + count
+        for rival in rivals:
+            if 0 <= (rank := _first_rank(rival)) < turn:
+                first, turn = rival, rank
+        LOOK.has_touched = True
+        if first is not None:
+            self.places[queue] = first, turn
+        return max(turn - place, 0)
+
+    def look(self, dirty: dict[Queue, None]) -> bool:
+        """Those whose turn may have come are `dirty` from now on; whether there are any."""
+        places = self.places.items()
+        over = [queue for queue, (rival, turn) in places if _first_rank(rival) != turn or not queue.consumers]
+        LOOK.has_touched = True
+        for queue in over:
+            del self.places[queue]
+        waiting = [queue for queue in over if queue.consumers]
+        dirty.update(dict.fromkeys(waiting))
+        return bool(waiting)
 
 
 def _first_rank(queue: Queue) -> int:
     """The lowest place of what the queue will hand out, 0 where only the disk knows it, -1 where there is nothing."""
-    ranks = [queue.backlog.head.rank] if queue.backlog.count else []
-    LOOK.has_touched = True
+    first = queue.backlog.head.rank if queue.backlog.count else -1
     if queue.waiting:
-        ranks.append(queue.waiting[0].rank)
-    return min(ranks, default=0 if queue.paged_count else -1)
+        coming = queue.waiting[0].rank
+        return min(first, coming) if first >= 0 else coming
+    return 0 if first < 0 and queue.paged_count else first
