@@ -11,7 +11,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address.address import Address
+from mqbroker.core.address.address import UNKNOWN, Address
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.paging.paged_picking import PagedPicker
@@ -124,7 +124,8 @@ class Move(Purge):
     """Moves messages to another address; what that would route nowhere stays, and is counted as `left`.
 
     So does what does not fit: where the address is full, FAIL and DROP would refuse it of a sender, or drop it.
-    Where an exclusive divert of that address leads to no queue the move is refused, or what is retried is left.
+    Diverts of that address are followed for each message, and where they bring it is asked instead: it goes where one
+    of these takes it, and stays where one is its own queue.
     """
 
     bounds = (MOVED_MAX, MOVED_BYTES_MAX)
@@ -160,10 +161,8 @@ class Move(Purge):
     def resolve(self) -> Address:
         """The target as it is now. Raises Refused."""
         address = self.store.target_for(self.target, BROKER)
-        if not address.has_way:
+        if not address.has_way and not self.store.is_diverted(address.name):
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
-        if not self.store.diverts.find_all(address.name, {}):
-            raise Refused("amqp:not-found", f"an exclusive divert of address {self.target!r} leads to no queue")
         if self.queue in address.queues:
             name = self.queue.kind.name
             raise Refused("amqp:precondition-failed", f"queue {name!r} is bound to address {self.target!r} itself")
@@ -173,35 +172,67 @@ class Move(Purge):
         if not super().wants(segment, index):
             return False
         planned = self.plan(segment, index)
-        if planned is None or not self.reserve(*planned):
+        if planned is None or not self.find_room(*planned):
             self.left += 1
             return False
         self.ready[segment.run.first_id + index] = planned
         return True
 
-    def reserve(self, address: Address, run: Run) -> bool:
+    def find_room(self, address: Address, run: Run) -> bool:
+        """Room for a message beside what this piece brings, where the address and its diverts get it."""
+        size_bytes = run.size_bytes(0, 1)
+        places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
+        if any(self.queue in place.queues for place, _ in places):
+            return False
+        takers = [place for place, only in places if _reaches(place, run, only) and self.reserve(place, size_bytes)]
+        return bool(takers)
+
+    def lets_in(self, target: Address) -> bool:
+        """Whether diverts may bring a message there: an address that is full and drops lets none pass either."""
+        meter = target.meter
+        return meter is None or not meter.drops or self.tally(meter).is_open
+
+    def reserve(self, address: Address, size_bytes: int) -> bool:
         """Room for a message beside what this piece brings to the address; False: there is none. Its own needs none."""
         meter = address.meter
-        if meter is None or meter is self.queue.meter:
-            return True
+        return meter is None or meter is self.queue.meter or self.tally(meter).takes(size_bytes)
+
+    def tally(self, meter: Meter) -> TransactionQuota:
+        """What this piece brings to an address."""
         if meter not in self.tallies:
             self.tallies[meter] = TransactionQuota(meter)
-        return self.tallies[meter].takes(run.size_bytes(0, 1))
+        return self.tallies[meter]
 
     def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
         """Where to, and as what; None where it has to stay."""
         run = transferred(segment, index, self.broker.at.wall_ms)
-        return (self.address, run) if _reaches(self.address, run) else None
+        return self.address, run
 
     def act(self, segment: Segment) -> None:
-        for message_id in range(segment.first_id, segment.first_id + segment.n):
-            address, run = self.ready[message_id]
-            self.take_in(address, run, message_id)
-        self.store.discard(self.queue, segment, MOVED)
+        ids = range(segment.first_id, segment.first_id + segment.n)
+        are_in = [self.take_in(*self.ready[message_id], message_id) for message_id in ids]
+        if all(are_in):
+            self.store.discard(self.queue, segment, MOVED)
+            return
+        for index, is_in in enumerate(are_in, segment.start):
+            self.part(segment.part(index, 1), is_in=is_in)
 
-    def take_in(self, address: Address, run: Run, message_id: int) -> None:
-        """One message goes there; the id is that of where it was."""
+    def part(self, segment: Segment, *, is_in: bool) -> None:
+        """A message is somewhere else now, or stays: what was moved before it has filled the node."""
+        if is_in:
+            self.store.discard(self.queue, segment, MOVED)
+        else:
+            due_ms = segment.run.deliver_at_ms
+            self.queue.put_back(segment, due_ms if due_ms > self.broker.at.wall_ms else 0)
+            self.store.changed(self.queue)
+            self.count -= segment.n
+            self.left += segment.n
+
+    def take_in(self, address: Address, run: Run, message_id: int) -> bool:
+        """One message goes there; the id is that of where it was. Says whether any queue has it."""
+        routed = self.store.routed_total
         self.store.publish(address, run, is_known=True)
+        return self.store.routed_total > routed
 
     def result(self) -> dict[str, Any]:
         return {self.counted: self.count, "left": self.left}
@@ -247,29 +278,31 @@ class Retry(Move):
             run = retried(segment.run, index)
         except PeerFault:
             return None
-        if address is None or not _reaches(address, run) or self.outdated(address, run):
+        if address is None or self.outdated(address, run):
             return None
         return address, run
 
-    def take_in(self, address: Address, run: Run, message_id: int) -> None:
+    def take_in(self, address: Address, run: Run, message_id: int) -> bool:
         outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
         if outdated:
             self.store.dead_letters.outdated(outdated, message_id)
-        else:
-            super().take_in(address, run, message_id)
+            return True
+        return super().take_in(address, run, message_id)
 
     def outdated(self, address: Address, run: Run) -> list[Queue]:
         """Queues that have a later value of its key, which it would replace."""
-        if not any(queue.kind.last_value for queue in address.queues):
+        places = self.store.diverts.find_places(address, run, lambda target, count: True)
+        queues = [queue for place, only in places for queue in place.open_to(UNKNOWN, only) if queue.kind.last_value]
+        if not queues:
             return []
         (part,) = parts_of(run)
         part.arrived_ms = self.broker.at.wall_ms
-        return [queue for queue in address.queues if queue.is_outdated(Segment(part, 0, 1, 0))]
+        return [queue for queue in queues if queue.is_outdated(Segment(part, 0, 1, 0))]
 
     def origin_of(self, address: str, queue: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address."""
         found = self.store.queues.get(queue)
-        if found is self.queue or not self.store.diverts.find_all(address, {}):
+        if found is self.queue:
             return None
         try:
             if found is not None and found.kind.address == address:
@@ -281,12 +314,12 @@ class Retry(Move):
         return None if had_it or self.queue in origin.queues else origin
 
 
-def _reaches(address: Address, run: Run) -> bool:
+def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
+    if address.takes_each(only):
+        return True
     view = MessageView(run.payload(0), address=address.name)
-    return any(
-        not queue.kind.moved_from and (queue.filter is None or queue.filter.matches(view)) for queue in address.queues
-    )
+    return any(queue.filter is None or queue.filter.matches(view) for queue in address.open_to(UNKNOWN, only))
 
 
 def _go_on() -> None:

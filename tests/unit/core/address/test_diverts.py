@@ -10,8 +10,11 @@ from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.diverts import COPIES_MAX, faults_of
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.node.values.inputs import OptionsChanged
-from mqbroker.wire.run import single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.parts import DELIVERY_DELAY
+from mqbroker.wire.run import runs_of, single
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
+from mqbroker.wire.sections import build_message, encode_section
+from mqbroker.wire.values import Long
 
 from tests.support.stage import Stage, options_with
 
@@ -325,3 +328,149 @@ def test_a_divert_that_two_ways_lead_to_is_one_for_both() -> None:
     assert {name: queue.message_count for name, queue in stage.broker.store.queues.items()} == {
         "orders": 1, "hub": 0, "final": 2, "source": 0
     }  # fmt: skip
+
+
+FULL = {  # what an address with one message and room for one does with a further one that a divert brings
+    "DROP": ({"max_size_messages": 1, "address_full_policy": "DROP"}, 1, 1),  # what it has then, of a move, of a death
+    "PAGE, and drop": (
+        {"max_size_messages": 0, "page_limit_messages": 1, "page_full_policy": "DROP", "address_full_policy": "PAGE"},
+        1, 1,
+    ),
+    "FAIL": ({"max_size_messages": 1, "address_full_policy": "FAIL"}, 1, 2),
+    "BLOCK": ({"max_size_messages": 1, "address_full_policy": "BLOCK"}, 2, 2),
+    "PAGE": ({"max_size_messages": 1, "address_full_policy": "PAGE"}, 2, 2),
+}  # fmt: skip
+
+
+def counts(stage: Stage) -> dict[str, int]:
+    return {name: queue.message_count for name, queue in stage.broker.store.queues.items() if queue.message_count}
+
+
+@pytest.mark.option("address-settings.address-full-policy")
+@pytest.mark.option("address-settings.page-full-policy")
+@pytest.mark.parametrize("how", ["moved", "retried", "dead"])
+@pytest.mark.parametrize("policy", FULL)
+def test_nothing_is_lost_where_an_exclusive_divert_leads_to_a_full_address(policy: str, how: str) -> None:
+    bounds, of_moves, of_deaths = FULL[policy]
+    rules = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1, "config_delete_diverts": "FORCE"}
+    stage = stage_with(address_settings={"#": rules, "audit": bounds}, limits={"global_max_size_bytes": 1 << 20})
+    for name in ("orders", "DLQ"):
+        stage.admin("queue-create", name=name)
+    send(stage, "first", to="audit")
+    send(stage, "red", "blue", to="orders")
+    if how == "dead":
+        reload(stage, divert("d", "DLQ", "audit", exclusive=True))
+    for _ in range(2):
+        answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+        assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    reload(stage, divert("d", "orders", "audit", exclusive=True))
+    gone = 2 * ((of_deaths if how == "dead" else of_moves) - 1)
+    if how == "moved":
+        assert stage.admin("messages-move", queue="DLQ", address="orders") == {"moved": gone, "left": 2 - gone}
+    elif how == "retried":
+        assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": gone, "left": 2 - gone}
+    stays = {"orders" if how == "dead" else "DLQ": 2 - gone} if gone < 2 else {}
+    assert counts(stage) == {"audit": 1 + gone, **stays}
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_nothing_is_lost_where_the_memory_is_full_before_all_of_a_piece_is_moved(delay_ms: int) -> None:
+    bounds = {"page_limit_messages": 1, "page_full_policy": "DROP"}
+    stage = stage_with(
+        divert("d", "hub", "audit", exclusive=True),
+        address_settings={"audit": bounds}, limits={"global_max_size_bytes": 100_000},
+    )  # fmt: skip
+    stage.admin("queue-create", name="orders")
+    store = stage.broker.store
+    said = encode_section(MESSAGE_ANNOTATIONS, {DELIVERY_DELAY: Long(delay_ms)}) if delay_ms else b""
+    whole = [build_message(f"{number}" * 18_000) for number in range(5)]
+    head = whole[0][: scan_sections(whole[0], 0, len(whole[0])).bare]
+    (run,) = runs_of([head + said + each.removeprefix(head) for each in whole])
+    store.publish(store.addresses["orders"], run)
+    stage.step()
+    assert stage.admin("messages-move", queue="orders", address="hub") == {"moved": 2, "left": 3}
+    assert counts(stage) == {"audit": 2, "orders": 3}
+    assert store.queues["orders"].scheduled_count == (3 if delay_ms else 0)
+    stage.wait(delay_ms)
+    assert [body[0] for body in held(stage)["orders"]] == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_move_over_a_circle_of_diverts_goes_where_the_circle_ends(exclusive: bool) -> None:
+    stage = stage_with(
+        divert("1", "a", "b", exclusive=True),
+        divert("2", "b", "c", exclusive=True),
+        divert("3", "c", "b", exclusive=exclusive),
+    )
+    for queue in ("a", "b", "c", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"b": 1} if exclusive else {"b": 1, "c": 1}
+
+
+def test_a_sender_without_a_queue_is_content_where_a_circle_of_diverts_ends_in_one() -> None:
+    stage = stage_with(
+        divert("1", "a", "b", exclusive=True),
+        divert("2", "b", "c", exclusive=True),
+        divert("3", "c", "b", exclusive=True),
+        address_settings={"#": {"auto_create_queues": False}},
+    )
+    stage.admin("address-create", name="a", routing_types=["anycast"])
+    for queue in ("b", "c"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", to="a")
+    assert counts(stage) == {"b": 1}
+    assert stage.broker.store.unrouted_total == 0
+
+
+def test_a_move_goes_to_an_address_without_a_queue_whose_divert_has_one() -> None:
+    rules = {"auto_create_queues": False}
+    stage = stage_with(divert("d", "a", "b", exclusive=True, filter="color = 'red'"), address_settings={"#": rules})
+    stage.admin("address-create", name="a", routing_types=["multicast"])
+    for queue in ("b", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", "blue", "red", to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 2, "left": 1}
+    assert held(stage) == {"b": ["red0", "red2"], "source": ["blue1"]}
+
+
+def test_what_a_divert_would_bring_back_where_it_is_stays() -> None:
+    stage = stage_with(divert("d", "a", "source", exclusive=True))
+    stage.admin("queue-create", name="source")
+    send(stage, "red", "blue", to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 0, "left": 2}
+    assert held(stage) == {"source": ["red0", "blue1"]}
+
+
+def test_a_full_address_that_drops_lets_no_move_pass_and_nothing_counts_as_dropped() -> None:
+    bounds = {"max_size_messages": 1, "address_full_policy": "DROP"}
+    stage = stage_with(
+        divert("1", "a", "hub", exclusive=True),
+        divert("2", "hub", "final", exclusive=True, filter="color = 'red'"),
+        address_settings={"hub": bounds},
+    )
+    for queue in ("hub", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "blue", "red", to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 1, "left": 1}
+    assert counts(stage) == {"hub": 1, "source": 1}
+    assert stage.broker.store.meters.dropped_total == 0
+
+
+def test_an_older_value_that_a_divert_takes_elsewhere_is_retried() -> None:
+    rules = {
+        "#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 1, "default_last_value_queue": True},
+        "DLQ": {"default_last_value_queue": False},
+    }
+    stage = stage_with(address_settings=rules)
+    old, new = ({"body": body, "application_properties": {"_AMQ_LVQ_NAME": "k", "of": body}} for body in ("old", "new"))
+    stage.admin("send", address="orders", messages=[old])
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    stage.wait(5)
+    stage.admin("send", address="orders", messages=[new])
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    reload(stage, divert("d", "orders", "audit", exclusive=True, filter="of = 'old'"))
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert held(stage) == {"orders": ["new"], "audit": ["old"]}

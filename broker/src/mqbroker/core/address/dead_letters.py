@@ -1,9 +1,9 @@
 """Messages that leave a queue other than to a consumer: expired, replaced, pushed out, dead.
 
 Expired and dead ones may go to another address, everything else is settled and gone. Where such an address is set and
-does not take them (it cannot be made, has no queue that wants them, its diverts bring them to none, or it is the one
-that they are at) they stay, and it is tried again later: a dead one is offered to consumers then, an expired one is
-not. Where none is set they are gone. Somebody is told of both.
+does not take them (it cannot be made, has no queue that wants them, its diverts bring them to none, or to one that is
+full and drops, or it is the one that they are at) they stay, and it is tried again later: a dead one is offered to
+consumers then, an expired one is not. Where none is set they are gone. Somebody is told of both.
 """
 
 from __future__ import annotations
@@ -183,10 +183,9 @@ class DeadLetters:
     def _take_in(self, address: Address, run: Run, origin: str) -> bool:
         """Publish one of them there; whether any queue has it."""
         store = self._store
-        routed, unrouted = store.routed_total, store.unrouted_total
+        routed = store.routed_total
         store.publish(address, run, Origin(origin))
-        # What diverts took in part would come again with each attempt.
-        return store.unrouted_total == unrouted or store.routed_total > routed
+        return store.routed_total > routed  # what diverts took in part would come again with each attempt
 
     def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:
         target, cause, why = said

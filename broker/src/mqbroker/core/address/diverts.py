@@ -8,25 +8,36 @@ messages carry none: the forwarding address decides. Source: Artemis's manual, "
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.selector.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
+from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore
-    from mqbroker.wire.run import Run
 
 COPIES_MAX = 1000
+LetsIn = Callable[[Address, int], bool]  # whether an address takes anything of so many messages
+RoutedPlace = tuple[Address, str]  # an address, and the routing type of its queues that are meant, empty for all
+
+
+class DivertWay(NamedTuple):
+    """Where a run gets, None: nowhere; as which run, with whose origin, and to `only` queues of this routing type."""
+
+    address: Address | None
+    run: Run
+    origin: Origin
+    only: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,72 +105,72 @@ class Diverts:
 
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
-        return self._takes_all(name) and self.find_all(name, {})
-
-    def _takes_all(self, name: str) -> bool:
-        return any(divert.is_exclusive and divert.filter is None for divert in self.at.get(name, ()))
-
-    def find_all(self, name: str, seen: dict[str, bool]) -> bool:
-        """Whether a queue gets all that exclusive diverts take away from an address, if there are any."""
-        further = [each for each in self.at.get(name, ()) if each.is_exclusive]
-        whole = [each for each in further if each.filter is None]
-        if whole:
-            return any(self._finds(each, seen) for each in whole)
-        return all(self._finds(each, seen) for each in further)
-
-    def _finds(self, divert: Divert, seen: dict[str, bool]) -> bool:
-        """As `_forward`, for every message that may come. Each divert is looked at once, by its name: what it leads
-        to is the same wherever it is met again, and one that is met on its own way leads nowhere."""
         LOOK.has_touched = True
-        if divert.name not in seen:
-            seen[divert.name] = False
-            seen[divert.name] = self._leads_to_all(divert, seen)
-        return seen[divert.name]
+        self._copies_left = COPIES_MAX
+        return any(self._leads_on(each, ()) for each in self._whole(name))
 
-    def _leads_to_all(self, divert: Divert, seen: dict[str, bool]) -> bool:
-        LOOK.has_touched = True
-        try:
-            address = self._target(divert)
-        except Refused:
+    def _whole(self, name: str) -> list[Divert]:
+        return [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
+
+    def _leads_on(self, divert: Divert, passed: tuple[Divert, ...]) -> bool:
+        """As `_ways`, for every message that may come."""
+        address = self._next(divert)
+        if address is None:
             return False
-        is_reached = self._takes_all(address.name) or address.takes_each(divert.only)
-        return is_reached and self.find_all(address.name, seen)
+        passed = (*passed, divert)
+        if whole := [each for each in self._whole(address.name) if each not in passed]:
+            return any(self._leads_on(each, passed) for each in whole)
+        further = [each for each in self.at.get(address.name, ()) if each.is_exclusive and each not in passed]
+        return address.takes_each(divert.only) and all(self._leads_on(each, passed) for each in further)
+
+    def find_places(self, address: Address, run: Run, lets_in: LetsIn) -> list[RoutedPlace]:
+        """Where one message would get from an address that may have diverts; what they lead to is made for that.
+
+        `lets_in`: whether an address that diverts lead to lets it in.
+        """
+        LOOK.has_touched = True
+        self._copies_left = COPIES_MAX
+        ways = self._ways(DivertWay(address, run, UNKNOWN, ""), (), lets_in)
+        return [(way.address, way.only) for way in ways if way.address is not None]
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True
         self._copies_left = COPIES_MAX
-        return self._spread(address, run, (), (origin, ""))
-
-    def _spread(self, address: Address, run: Run, passed: tuple[Divert, ...], terms: tuple[Origin, str]) -> bool:
         waits = False
+        for way in self._ways(DivertWay(address, run, origin, ""), (), _drop_or_let_in):
+            if way.address is None:
+                self._store.unrouted_total += way.run.count
+            else:
+                waits = self._store.take_in(way.address, way.run, way.origin, way.only) or waits
+        return waits
+
+    def _ways(self, way: DivertWay, passed: tuple[Divert, ...], lets_in: LetsIn) -> Iterator[DivertWay]:
+        address, run, origin, only = way
+        if address is None:
+            yield way
+            return
         diverts = self.at.get(address.name, ())
         if address.target != address.name:  # one queue alone is meant: it may be diverted, but nobody else gets a copy
             diverts = [divert for divert in diverts if divert.is_exclusive]
         here = [divert for divert in diverts if divert not in passed]
         for begin, end, taking, stays in _split(address.name, run, here):
             for divert in taking:
-                waits = self._forward(divert, self._part(run, begin, end), passed, terms[0]) or waits
+                target = self._next(divert)
+                if target is None or lets_in(target, end - begin):
+                    further = DivertWay(target, _part(run, begin, end), Origin(publisher=origin.publisher), divert.only)
+                    yield from self._ways(further, (*passed, divert), lets_in)
             if stays:
-                whole = end - begin == run.count
-                waits = self._store.take_in(address, run if whole else self._part(run, begin, end), *terms) or waits
-        return waits
+                yield DivertWay(address, run if end - begin == run.count else _part(run, begin, end), origin, only)
 
-    def _forward(self, divert: Divert, run: Run, passed: tuple[Divert, ...], origin: Origin) -> bool:
+    def _next(self, divert: Divert) -> Address | None:
+        """What a divert leads to, as one copy more; None: nowhere."""
         LOOK.has_touched = True
         self._copies_left -= 1
         try:
-            address = self._target(divert) if self._copies_left >= 0 else None
+            return self._target(divert) if self._copies_left >= 0 else None
         except Refused:
-            address = None
-        if address is None:
-            self._store.unrouted_total += run.count
-            return False
-        meter = address.meter
-        if meter is not None and meter.drops and not meter.takes(1):
-            meter.refused(run.count)
-            return False
-        return self._spread(address, run, (*passed, divert), (Origin(publisher=origin.publisher), divert.only))
+            return None
 
     def _target(self, divert: Divert) -> Address:
         store = self._store
@@ -169,12 +180,20 @@ class Diverts:
             return store.addresses.get(divert.target) or store.make_address(divert.target, BROKER)
         return store.address_for(divert.target, BROKER, anycast=divert.only == ANYCAST)
 
-    @staticmethod
-    def _part(run: Run, begin: int, end: int) -> Run:
-        part = part_of(run, begin, end, run.traits)
-        LOOK.has_touched = True
-        part.arrived_ms = run.arrived_ms
-        return part
+
+def _drop_or_let_in(address: Address, count: int) -> bool:
+    meter = address.meter
+    if meter is None or not meter.drops or meter.takes(1):
+        return True
+    meter.refused(count)
+    return False
+
+
+def _part(run: Run, begin: int, end: int) -> Run:
+    part = part_of(run, begin, end, run.traits)
+    LOOK.has_touched = True
+    part.arrived_ms = run.arrived_ms
+    return part
 
 
 def _split(name: str, run: Run, here: list[Divert]) -> Iterator[tuple[int, int, list[Divert], bool]]:

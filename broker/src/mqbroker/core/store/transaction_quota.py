@@ -63,18 +63,20 @@ class TransactionQuota:
             return meter.could_page(self._paged_bytes + size_bytes, self._paged_count, count)
         return meter.policy == BLOCK or not meter.would_be_full(self._size_bytes + size_bytes, self._count + count)
 
-    def takes(self, size_bytes: int) -> bool:
-        """Whether the address takes one more; if so, it counts from now on."""
+    @property
+    def is_open(self) -> bool:
+        """Whether the address takes one more."""
         meter = self._meter
         if self._is_paging:
-            if not meter.could_page(self._paged_bytes, self._paged_count, self._share):
-                return False
-            self._add(size_bytes, 1, to_pages=True)
-            return True
+            return meter.could_page(self._paged_bytes, self._paged_count, self._share)
         is_full = meter.would_be_full(self._size_bytes, self._count)
-        if meter.policy not in (PAGE, BLOCK) and (is_full or not meter.could_hold(self._count + 1)):
+        return meter.policy in (PAGE, BLOCK) or (not is_full and meter.could_hold(self._count + 1))
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether the address takes one more; if so, it counts from now on."""
+        if not self.is_open:
             return False
-        self._add(size_bytes, 1, to_pages=False)
+        self._add(size_bytes, 1, to_pages=self._is_paging)
         return True
 
     def _add(self, size_bytes: int, count: int, *, to_pages: bool) -> None:
