@@ -28,10 +28,15 @@ from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES
 
 FILE_MARK = b"MQOPSJNL"
 HEAD = struct.Struct(">8sH")
+# Entries of a file, and the records in them (journal/format.py, entry.py and records.py of the broker).
+FILE_HEADER_BYTES, ENTRY_HEADER_BYTES, ALIGN_BYTES = 64, 32, 32
+ENTRY_MARK = b"\xa5mQ\x9e"
+ENTRY, RECORD = struct.Struct(">4sI"), struct.Struct(">BI")
+DECLARES_QUEUES = (3, 10)  # QUEUE and CHECKPOINT
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
 # Rings of addresses that came of nodes that have left. Where a release does not say that it knows them, it takes one
-# for that of the address, makes that once more, and cannot start after that. Messages are searched as well, so no
-# more is shown than a name can be.
+# for that of the address, makes that once more, and cannot start after that. Within a text of JSON quotes are escaped,
+# so nothing but a name is found in what a record says of queues.
 RING_OF = re.compile(rb'"name":"(\$\.retroactive-of\.[^"\x00-\x1f]{1,2048})"')
 KNOWS_RINGS = "knows_moved_rings"
 # In broker.toml as the role writes it: a line for each option.
@@ -135,17 +140,39 @@ def is_said(executable: str, what: str) -> bool:
 
 def ring_in(journal: str) -> str:
     """The name of a queue that keeps what came of another node's ring, as a file says that is there; empty: none does.
-    Files come and go while a broker runs."""
+
+    Files come and go while a broker runs. A file may be long, and messages may say anything: its records are gone
+    through where the name is in it at all, and those of messages are stepped over.
+    """
     for path in sorted(glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj"))):
         try:
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                found = RING_OF.search(text)
+                said = declarations(text) if RING_OF.search(text) else ()
+                found = next(filter(None, (RING_OF.search(text, *span) for span in said)), None)
                 name = found.group(1).decode("ascii", "replace") if found else ""
         except (OSError, ValueError):
             continue  # an empty one has no map
         if name:
             return name
     return ""
+
+
+def declarations(text: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """From where to where a journal file says which queues there are; what was cut short is not gone through."""
+    at = FILE_HEADER_BYTES
+    while at + ENTRY_HEADER_BYTES <= len(text):
+        mark, length = ENTRY.unpack_from(text, at)
+        if mark != ENTRY_MARK:
+            return
+        start = at + ENTRY_HEADER_BYTES
+        end = min(start + length, len(text))
+        while start + RECORD.size <= end:
+            kind, size = RECORD.unpack_from(text, start)
+            start += RECORD.size
+            if kind in DECLARES_QUEUES:
+                yield start, min(start + size, end)
+            start += size
+        at += (ENTRY_HEADER_BYTES + length + ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
 
 
 def formats_in(journal: str) -> set[int]:

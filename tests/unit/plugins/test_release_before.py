@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -16,7 +19,10 @@ from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import Instance
 from mqbroker.core.queue.kinds import RETROACTIVE, RING_OF_PREFIX, RING_PREFIX, QueueKind
-from mqbroker.journal.format import READ_VERSIONS
+from mqbroker.journal.entry import ENTRY, ENTRY_MARK, frame_entry
+from mqbroker.journal.format import FILE_MARK, READ_VERSIONS, decode_file_header, encode_file_header
+from mqbroker.journal.message_records import encode_run_head
+from mqbroker.journal.records import Checkpoint, RecordKind, encode_checkpoint, encode_queue
 from mqctl.remote import kept
 
 OLD, NEW, NEWER = "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "0.3.0-cccccccc"
@@ -153,16 +159,92 @@ def test_a_release_that_takes_what_came_of_other_nodes_for_its_own_is_not_gone_b
     )
     journal = host.root / "data/default/journal"
     shutil.copytree(SAMPLES / "format-1", journal)
+    assert host.faults(OLD) == []
     last = max(journal.glob("journal-*.mqj"))
-    assert host.faults(OLD) == []
-    head, own = last.read_bytes(), QueueKind(f"{RING_PREFIX}news", "news", RETROACTIVE)
-    last.write_bytes(head + own.encoded())
-    assert host.faults(OLD) == []
+    own = QueueKind(f"{RING_PREFIX}news", "news", RETROACTIVE)
     ring = replace(own, name=f"{RING_OF_PREFIX}id-of-a.1.2.id-of-b.news")
-    last.write_bytes(head + own.encoded() + ring.encoded())
+    last.write_bytes(segment(encode_queue(1, own.encoded()), message_that_says(ring)))
+    assert host.faults(OLD) == []
+    last.write_bytes(segment(message_that_says(ring), encode_queue(2, ring.encoded())))
     (said,) = host.faults(OLD)
     assert f"and the journal of default has {ring.name}: it would start once, and then not again" in said
     assert host.faults(NEW) == []
+
+
+ZEROS = 100
+NAME = re.compile(rb'"name":"([^"]*)"')
+RING = QueueKind(f"{RING_OF_PREFIX}id-of-a.1.2.id-of-b.news", "news", RETROACTIVE)
+
+
+def message_that_says(kind: QueueKind) -> bytes:
+    """A record of a message with the attributes of a queue in its body."""
+    said = kind.encoded()
+    return encode_run_head(7, 1, [1], len(said)) + said
+
+
+def segment(*records: bytes) -> bytes:
+    """A journal file with an entry for each of these payloads, and zeros."""
+    text = header = encode_file_header(1, 1 << 20, bytes(16))
+    seed = decode_file_header(header).seed
+    for position, record in enumerate(records, 1):
+        before, behind = frame_entry([record], len(record), (position, 0), seed)
+        text += before + record + behind
+    return text + bytes(ZEROS)
+
+
+DECLARED, MESSAGE = encode_queue(2, RING.encoded()), message_that_says(RING)
+FILTERED = replace(RING, name="x", selector=f"a = '{RING.encoded().decode()}'")
+SAID = {
+    "a queue": ([DECLARED], True),
+    "a checkpoint": ([encode_checkpoint(Checkpoint(1, 9, 0, {2: (RING.encoded(), False)}))], True),
+    "behind others of one append": ([encode_queue(1, b"{}") + MESSAGE + DECLARED], True),
+    "behind other appends": ([*(MESSAGE for _ in range(40)), DECLARED], True),
+    "a message": ([MESSAGE], False),
+    "a filter": ([encode_queue(2, FILTERED.encoded())], False),
+    "nothing": ([], False),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_a_ring_is_found_where_a_journal_declares_it_and_not_in_messages(what: str, tmp_path: Path) -> None:
+    records, is_there = SAID[what]
+    (tmp_path / "journal-0000000001.mqj").write_bytes(segment(*records))
+    assert release_trial.ring_in(str(tmp_path)) == (RING.name if is_there else "")
+
+
+@pytest.mark.slow
+def test_a_file_that_was_cut_anywhere_is_read_to_there(tmp_path: Path) -> None:
+    records = [message_that_says(RING), encode_queue(2, RING.encoded()), message_that_says(RING)]
+    file = tmp_path / "journal-0000000001.mqj"
+    begin = len(segment(records[0])) - ZEROS
+    text = segment(*records)[:-ZEROS]
+    file.write_bytes(text)
+    for left in reversed(range(1, len(text))):
+        os.truncate(file, left)
+        is_there = release_trial.RING_OF.search(text[begin:left]) is not None
+        assert release_trial.ring_in(str(tmp_path)) == (RING.name if is_there else ""), left
+
+
+def test_what_lies_behind_the_last_entry_is_not_read(tmp_path: Path) -> None:
+    whole = segment(MESSAGE)[:-ZEROS]
+    former = ENTRY.pack(b"gone", len(DECLARED), 1, 0, 0) + bytes(4) + DECLARED + bytes(ZEROS)
+    (tmp_path / "journal-0000000001.mqj").write_bytes(whole + former)
+    assert release_trial.ring_in(str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize("version", READ_VERSIONS)
+def test_files_that_a_broker_wrote_are_read(version: int) -> None:
+    names = set()
+    for path in (SAMPLES / f"format-{version}").rglob("journal-*.mqj"):
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            names |= {name for span in release_trial.declarations(text) for name in NAME.findall(text[slice(*span)])}
+    assert names == {b"q1", b"q2", b"q3", b"q4", b"q5"}
+
+
+def test_layouts_are_those_of_the_broker() -> None:
+    assert release_trial.FILE_MARK == FILE_MARK
+    assert release_trial.ENTRY_MARK == ENTRY_MARK
+    assert release_trial.DECLARES_QUEUES == (RecordKind.QUEUE, RecordKind.CHECKPOINT)
 
 
 @pytest.mark.slow
