@@ -17,7 +17,7 @@ from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.cluster_faults import ClusterFaults
 from tests.sim.cluster_shapes import clustered, node_id
 from tests.sim.disk import Faults
-from tests.sim.network import ClusterNode, Network
+from tests.sim.network import CONNECT_TIMEOUT_MS, ClusterNode, Network
 from tests.sim.world import World, options_for
 from tests.support.checker import History
 from tests.support.old_journals import Files
@@ -107,6 +107,9 @@ class OldCopies:
         Consumer(self.world, self.rng.choice(self.nodes), "drain", after, QUEUE, is_drain=True)
         self.world.run(self.until_ms + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
+        # Who dials in vain hears of it late, and only then dials again.
+        dialled_ms = self.world.now_ns // 1_000_000 + CONNECT_TIMEOUT_MS + SETTLING_MS
+        self.world.run(dialled_ms, lambda: not self._strangers())
         stores = [node.broker.store for node in self.nodes]
         return OldCopiesVerdict(
             self.seed, after.check_drained(self._depth()) + self._strangers(), len(self.nodes),

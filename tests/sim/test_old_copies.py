@@ -17,7 +17,9 @@ from mqbroker.journal.recovered import Recovered
 from tests.sim.days import share_of_today
 from tests.sim.old_copies import OldCopies
 
-SEEDS = range(16)
+TOLD_TOO_EARLY = 282800145  # that it has left, before it listened
+DIALS_LONG = 282800222  # where nobody answers, until after all is drained
+SEEDS = (*range(16), TOLD_TOO_EARLY, DIALS_LONG)
 BUG_SEEDS_MAX = 60
 _TOLD = Topology._told
 
@@ -34,6 +36,7 @@ def _never_past(self: Topology, boot_id: str) -> bool:
 def _silent(self: Topology, notice: Member) -> TopologyChange | None:
     """Who does not know that a node has left is not told."""
     change = _TOLD(self, notice)
+    self._disputed.clear()
     return None if change is not None and change.kind is TopologyChangeKind.PAST else change
 
 

@@ -146,6 +146,18 @@ def test_older_news_do_not_bring_back_who_has_left(is_known: bool) -> None:
     assert kind_of(made.hear(replace(OTHER, version=Version(6, 0)))) is TopologyChangeKind.ADDED
 
 
+def test_who_listens_later_hears_first_of_the_end_of_those_who_do_not_know_it() -> None:
+    made = topology(OTHER, MemberGone(B, NEWER))
+    assert made.told_first == [OWN]
+    made.hear(replace(OTHER, version=SAME))
+    assert made.told_first == [OWN, MemberGone(B, NEWER)]
+    made.hear(MemberGone(B, Version(6, 1)))
+    assert made.told_first == [OWN, MemberGone(B, Version(6, 1))]
+    back = replace(OTHER, version=Version(6, 2))
+    made.hear(back)
+    assert made.told_first == [OWN, back]
+
+
 def test_of_two_ends_the_later_one_counts() -> None:
     made = topology(MemberGone(B, NEWER), MemberGone(B, OLDER))
     assert kind_of(made.hear(replace(OTHER, version=SAME))) is TopologyChangeKind.PAST
@@ -166,6 +178,8 @@ def test_those_who_left_are_remembered_within_a_bound(monkeypatch: pytest.Monkey
     assert [kind_of(made.hear(replace(OTHER, node_id=node_id))) for node_id in ids] == [
         TopologyChangeKind.ADDED, TopologyChangeKind.PAST, TopologyChangeKind.PAST
     ]  # fmt: skip
+    made.hear(MemberGone(C, SAME))
+    assert made.told_first[2:] == [MemberGone(ids[2], SAME)]
 
 
 def test_members_are_bounded_and_that_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,11 +144,13 @@ class Subscriber:
 
 
 class Announcer:
-    """See the module's docstring. `members` are those of the cluster, this node among them."""
+    """See the module's docstring. `nodes`: the members of the cluster, this node among them, and who has left it."""
 
-    def __init__(self, node_id: str, members: Callable[[], Iterable[Member]], log: Callable[[Notice], None]) -> None:
+    def __init__(
+        self, node_id: str, nodes: Callable[[], Iterable[Member | MemberGone]], log: Callable[[Notice], None]
+    ) -> None:
         self._node_id = node_id
-        self._members = members
+        self._nodes = nodes
         self._log = log
         self._number = 0
         self.told: dict[str, ToldBinding] = {}
@@ -171,7 +173,7 @@ class Announcer:
 
     def head(self) -> Iterator[bytes]:
         """What comes before all bindings."""
-        return iter([*map(encode, self._members()), encode(Reset())])
+        return iter([*map(encode, self._nodes()), encode(Reset())])
 
     def restarted(self, subscriber: Subscriber) -> None:
         """One of them fell behind."""

@@ -3,7 +3,8 @@
 Each node says of itself how it is reached, with a version that grows: by its term, by starts of the node, then by a
 count within one. Versions decide, never clocks: what is newer wins, and what is not may only say how to reach a node
 of which that is not known. A node that has left is remembered by the version that ended it, so that older news do not
-bring it back, and whoever still tells them is told of the end.
+bring it back, and whoever still tells them is told of the end: at once, and where he does not listen yet, first of all
+when he does.
 
 Nobody else speaks for this node. Its starts are counted in its journal, which may be wiped or be an old copy: then
 what its past processes said of it is newer than what it says. So it takes the version above whatever it hears of
@@ -97,6 +98,7 @@ class Topology:
         self.own = own
         self._others: dict[str, Member] = {}
         self._tombstones: dict[str, Version] = {}  # the oldest first
+        self._disputed: dict[str, None] = {}  # those of them of which somebody said later that they are there
         self.claims: dict[str, Member] = {}  # by boot id: other processes that claim our node id
         self._jumps: dict[str, int] = {}  # by boot id: how often we jumped over what it said; the oldest first
         self._is_full_told = False
@@ -110,6 +112,11 @@ class Topology:
     def others(self) -> list[Member]:
         """All but this node, by node id."""
         return [self._others[node_id] for node_id in sorted(self._others)]
+
+    @property
+    def told_first(self) -> list[Member | MemberGone]:
+        """What a neighbour hears before all else: who is there, and who has left though somebody does not know it."""
+        return [*self.members, *(MemberGone(node_id, self._tombstones[node_id]) for node_id in self._disputed)]
 
     def get(self, node_id: str) -> Member | None:
         """A member."""
@@ -181,11 +188,13 @@ class Topology:
         LOOK.has_touched = True
         if known is None:
             if tombstone is not None and notice.version <= tombstone:
+                self._disputed[node_id] = None
                 return TopologyChange(TopologyChangeKind.PAST, notice, MemberGone(node_id, tombstone))
             if len(self._others) >= MEMBERS_MAX:
                 is_news, self._is_full_told = not self._is_full_told, True
                 return TopologyChange(TopologyChangeKind.FULL, notice, None) if is_news else None
             self._tombstones.pop(node_id, None)
+            self._disputed.pop(node_id, None)
             self._others[node_id] = notice
             return TopologyChange(TopologyChangeKind.ADDED, notice, notice)
         merged = _merged(known, notice)
@@ -202,7 +211,9 @@ class Topology:
         tombstone = self._tombstones.pop(node_id, notice.version)
         self._tombstones[node_id] = max(tombstone, notice.version)
         if len(self._tombstones) > TOMBSTONES_MAX:
-            del self._tombstones[next(iter(self._tombstones))]
+            forgotten = next(iter(self._tombstones))
+            del self._tombstones[forgotten]
+            self._disputed.pop(forgotten, None)
         if known is None:
             return None
         del self._others[node_id]

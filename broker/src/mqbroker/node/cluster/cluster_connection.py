@@ -76,7 +76,7 @@ class ClusterConnection:
             journal_formats=READ_VERSIONS,
         )  # fmt: skip
         self.topology = Topology(own)
-        self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
+        self.announcer = Announcer(self.broker.node_id, lambda: self.topology.told_first, self._log)
         address = AddressPrefixes(options.address)
         self._around = Around(
             self.broker.node_id, options.max_hops, address, self, self._log,
