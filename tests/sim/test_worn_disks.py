@@ -45,6 +45,16 @@ def test_a_file_that_is_missed_since_a_write_went_elsewhere_is_nothing_that_a_st
     assert WornDisks(281100009).run().violations == []
 
 
+@pytest.mark.parametrize("seed", [282800150, 282800336])
+def test_a_note_of_what_is_given_up_may_lie_elsewhere_too(seed: int) -> None:
+    """The start that wrote it lost its power, and the next one misses a file that it might have gone on without."""
+    assert WornDisks(seed).run().violations == [], _replay(seed)
+
+
+def test_what_a_disk_brings_back_of_what_was_given_up_lies_where_something_else_belongs() -> None:
+    assert WornDisks(282800392).run().violations == [], _replay(282800392)
+
+
 def test_same_seed_same_trace() -> None:
     assert WornDisks(1).run().trace == WornDisks(1).run().trace
 

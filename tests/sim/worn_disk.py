@@ -17,7 +17,7 @@ from zlib import crc32
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.slices import JournalOptions
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.io.journal_directory import FORGONE_NAME, JournalDirectory, OpenSegment
 from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import entry_bytes, frame_entry
@@ -220,6 +220,8 @@ class WornDisk:
             self._check(fault, {name: bytes(file.pages) for name, file in self.files.named.items()})
             # A write that went elsewhere may have been the one that said that a file is not needed.
             is_of_disk = self.files.misdirected > 0 and fault.why == refusal and not self._is_given_up
+            # And so may the one that says which files a start goes on without, which is never empty else.
+            is_of_disk = is_of_disk or (self.files.misdirected > 0 and found.get(FORGONE_NAME) == b"")
             if "is missing" in fault.why and not self.files.lies and not is_of_disk:
                 self.violations.append(f"left behind: what a start gave up makes the next one refuse: {fault}")
         self.starts["put back"] += 1
@@ -310,7 +312,9 @@ class WornDisk:
         if "follows entry" in fault.why:
             return True  # what is missing is behind an older one: `_check_outcome` finds whether it was
         if "lies here and belongs" in fault.why:
-            return any(each.data == content[fault.offset :][: len(each.data)] for each in self._meant.values())
+            told = [self._meant, *(meant for meant, _ in self._before if self.files.lies)]
+            entries = [each.data for meant in told for each in meant.values()]
+            return any(data == content[fault.offset :][: len(data)] for data in entries)
         header = decode_file_header(content)
         if len(content) != self._directory.standard_bytes and "bytes and was made" in fault.why:
             return meant is None or len(meant) != len(content)
