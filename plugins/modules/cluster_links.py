@@ -31,7 +31,8 @@ options:
     default: standing
   instances:
     description:
-      - Names of the instances. Links of others that are noted are not waited for any more.
+      - Names of the instances. Links of others that are noted are not waited for, and stay noted until
+        O(state=settled), which takes them out and so has to be told of all that the host has.
     type: list
     elements: str
     required: true
@@ -191,7 +192,7 @@ def whole(module):
         wait_s = module.params["wait_s"]
         module.fail_json(msg=f"not whole after {wait_s} s: {'; '.join(complaints)}; {REMEDY}", **result)
     if not module.check_mode and before:
-        drop(module, [*wanted, *(row for row in before if row["instance"] not in module.params["instances"])])
+        drop(module, result["links"])
     return result
 
 
@@ -215,9 +216,9 @@ def known(module):
 
 
 def settled(module):
-    """One look, where anything is noted."""
+    """One look, where anything is noted. What is of an instance that the host has no more is noted no longer."""
     try:
-        rows = meant(module, awaited_links.look())
+        rows = awaited_links.look()
         missing = [row for name in module.params["instances"] for row in missing_of(module, name, rows)]
         if not module.check_mode:
             awaited_links.drop([row for row in rows if row not in missing])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from ansible_collections.mqops.cluster.plugins.filter.link_faults import FilterModule
 from mqbroker.config.tables import node_name
 from mqbroker.config.variables import Instance
 from mqctl.errors import UsageError
@@ -99,10 +100,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
             {"item": "mq4", "reached": True, "answer": {"failed": True, "msg": "sudo: no"}},
             {"item": "mq6", "skipped": True},
         ]}, "__mq_absent_links": {"results": [
-            {"item": {"item": "mq1"}, "reached": True, "answer": {"failed": True, "msg": "not whole after 60 s: no"}},
-            {"item": {"item": "mq2"}, "reached": False, "answer": {}, "why": "timed out"},
-            {"item": {"item": "mq5"}, "reached": True, "answer": {"links": []}},
-            {"item": {"item": "mq6"}, "skipped": True},
+            {"item": {"host": "mq1"}, "reached": True, "answer": {"failed": True, "msg": "not whole after 60 s: no"}},
+            {"item": {"host": "mq2"}, "reached": False, "answer": {}, "why": "timed out"},
+            {"item": {"host": "mq5"}, "reached": True, "answer": {"links": []}},
+            {"item": {"host": "mq6"}, "skipped": True},
         ]}},
         "mq4: sudo: no; mq1: not whole after 60 s: no; mq2: lost before anybody knew whether the links stand that it "
         "waits for: timed out",
@@ -122,7 +123,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
             {"item": {"host": "mq4"}, "reached": True, "answer": {"links": []}},
             {"item": {"host": "mq5"}, "skipped": True},
         ]}},
-        "mq2: not whole; mq3: timed out",
+        "mq2: not whole; mq3: lost before anybody knew whether the links stand that it waits for: timed out",
     ),
     "It is known which release is left": (
         {"ansible_play_hosts_all": ["mq1", "mq2"],
@@ -263,8 +264,10 @@ def test_each_message_has_its_row_and_no_row_is_left_over() -> None:
 def test_the_message_can_be_rendered_when_it_is_needed(name: str) -> None:
     own, message = failing()[name]
     known, wanted = SAID[name]
-    said = Templar(LOADER, {**own, **known}).template(message)
-    assert wanted in said
+    templar = Templar(LOADER, {**own, **known})
+    for short, function in FilterModule().filters().items():  # no loader of plugins is there
+        templar.environment.filters[f"mqops.cluster.{short}"] = function
+    assert wanted in templar.template(message)
 
 
 @pytest.mark.parametrize(
@@ -427,7 +430,13 @@ def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_bat
         ({"mq1": "x"}, "2", {"mq1"}, set()),  # and not with another one
         ({"mq1": "x", "mq2": "x"}, "2", set(), set()),
         ({"mq2": "x"}, "", {"mq2"}, set()),
-        ({"mq2": "mq1"}, "", {"mq2"}, set()),  # mq1 is whole, so its restart is not what mends it
+        ({"mq2": "mq1"}, "", set(), {"mq2"}),  # what mq1 gets may mend both ends
+        ({"mq4": "mq1"}, "", set(), {"mq4"}),
+        ({"mq5": "mq1"}, "", set(), {"mq5"}),
+        ({"mq4": "mq1"}, "2", {"mq4"}, set()),  # mq2 is whole
+        ({"mq1": "mq2"}, "2", set(), set()),
+        ({"mq4": "mq2"}, "", {"mq4"}, set()),  # whose turn is not the first
+        ({"mq4": "lost"}, "", {"mq4"}, set()),
         ({"mq1": "x", "mq2": "x"}, "", {"mq2"}, set()),
         ({"mq1": "mq2", "mq2": "mq1"}, "", set(), {"mq2"}),  # that of mq1 may mend both, and is looked at after it
         ({"mq1": "mq2", "mq2": "mq1"}, "3", {"mq1", "mq2"}, set()),
@@ -450,7 +459,8 @@ def test_who_waits_for_the_links_of_an_earlier_restart(
     for host in hosts:
         known = {
             **task["vars"], "__mq_sizes": batches(hosts[:3], {}, size),
-            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]}, "__mq_node_hosts": {one: one for one in hosts},
+            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]},
+            "__mq_node_hosts": {one: one for one in [*hosts, "lost"]},
             "ansible_play_hosts": hosts, "inventory_hostname": host, "rollout_force": is_forced,
             "__mq_absent_notes": {"results": [{"item": "mq5", "answer": {} if is_forced else links["mq5"]}]},
             "__mq_awaited": {**links[host], **({"given_up": []} if is_forced else {})},
@@ -474,10 +484,13 @@ def test_members_that_have_noted_something_are_waited_for_and_those_away_are_nam
         {"item": "mq3", "reached": True, "answer": {"links": []}},
         {"item": "mq4", "reached": True, "answer": {"failed": True}}, {"item": "mq5", "skipped": True},
     ]  # fmt: skip
-    known = {**wait["vars"], **say["vars"], "__mq_absent_notes": {"results": answers}, "__mq_mended_nodes": ["mq9"]}
+    known = {
+        **wait["vars"], **say["vars"], "__mq_absent_notes": {"results": answers}, "__mq_mended_nodes": ["mq9"],
+        "ansible_play_hosts": ["mq7"], "hostvars": {"mq7": {"__mq_awaited": {"links": rows}}},
+    }  # fmt: skip
     templar = Templar(LOADER, known)
     (item,) = templar.template(wait["loop"])
-    assert item["item"] == "mq1"
+    assert item["host"] == "mq1"
     arguments = Templar(LOADER, {**known, "item": item}).template(
         {name: wait["mqops.cluster.ask_member"]["arguments"][name] for name in ("instances", "wanted")}
     )
@@ -487,29 +500,33 @@ def test_members_that_have_noted_something_are_waited_for_and_those_away_are_nam
 
 
 @pytest.mark.parametrize(
-    ("batch", "due"),
+    ("turns", "batch", "due", "due_after"),
     [
-        (["mq1", "mq2"], None),  # the first one
-        (["mq3"], ["mq2", "mq4"]),
-        (["mq2"], ["mq4"]),  # waits for its own after it
-        (["mq2", "mq3"], ["mq2", "mq4"]),
-        (["mq2", "mq4"], []),
+        (4, ["mq1", "mq2"], None, None),  # the first one
+        (4, ["mq3"], ["mq2", "mq4"], None),
+        (4, ["mq2"], ["mq4"], None),  # waits for its own after it
+        (4, ["mq2", "mq3"], ["mq2", "mq4"], None),
+        (4, ["mq2", "mq4"], [], None),
+        (1, ["mq1"], None, ["mq2", "mq4"]),  # nobody else has a turn
     ],
 )
-def test_links_that_waited_for_the_first_batch_come_before_the_second(batch: list[str], due: list[str] | None) -> None:
+def test_links_that_waited_for_the_first_batch_come_before_the_second_or_at_the_end(
+    turns: int, batch: list[str], due: list[str] | None, due_after: list[str] | None
+) -> None:
     (task,) = [one for one in load(ROOT / "playbooks/tasks/deferred.yml") if "loop" in one]
-    known = {
-        **task["vars"], "ansible_check_mode": False, "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2", "mq4"]},
-        "ansible_play_batch": batch, "__mq_deferred": [{"host": "mq2", "links": []}, {"host": "mq4", "links": []}],
-    }  # fmt: skip
-    templar = Templar(LOADER, known)
-    assert all(templar.evaluate_conditional(each) for each in task["when"]) == (due is not None)
-    if due is not None:
-        assert [one["host"] for one in templar.template(task["loop"])] == due
-    plays = load(ROOT / "playbooks/rollout.yml")
-    (play,) = [one for one in plays if "batches" in str(one.get("serial"))]
+    (play,) = [one for one in load(ROOT / "playbooks/rollout.yml") if "batches" in str(one.get("serial"))]
     tasks = [one["ansible.builtin.import_tasks"] for one in play["tasks"]]
-    assert tasks[-2:] == ["tasks/deferred.yml", "tasks/turn.yml"]
+    assert tasks[-3:] == ["tasks/deferred.yml", "tasks/turn.yml", "tasks/deferred.yml"]
+    for own, wanted in ((play["tasks"][-3], due), (play["tasks"][-1], due_after)):
+        known = {
+            **task["vars"], **own["vars"], "ansible_check_mode": False, "ansible_play_batch": batch,
+            "groups": {"mq_turn_alone": ["mq1", "mq3", "mq2", "mq4"][:turns]},
+            "__mq_deferred": [{"host": "mq2", "links": []}, {"host": "mq4", "links": []}],
+        }  # fmt: skip
+        templar = Templar(LOADER, known)
+        assert all(templar.evaluate_conditional(each) for each in task["when"]) == (wanted is not None)
+        if wanted is not None:
+            assert [one["host"] for one in templar.template(task["loop"])] == wanted
 
 
 @pytest.mark.parametrize("name", ["firewall", "rollback"])

@@ -291,6 +291,28 @@ def test_at_the_end_of_a_run_links_that_stand_are_noted_no_longer(
     assert ("next rollout waits" in done.stdout) == bool(said)
 
 
+def test_links_that_waited_for_the_only_batch_end_the_run_where_it_has_not_mended_them(tmp_path: Path) -> None:
+    note = noted_in(tmp_path, "exit 1")
+    (play,) = [one for one in yaml.safe_load((ROOT / "playbooks/rollout.yml").read_text()) if "order" in one]
+    look = {**play["tasks"][-1], "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/deferred.yml")}
+    look["vars"] = look["vars"] | {"__mq_deferred": [{"host": "mq1", "links": [LEFT]}]}
+    done = played_in(tmp_path, [look], "unused=1", who="mq2")
+    assert done.returncode != 0
+    assert "mq1: not whole after 1 s: default: there is no link to mq2 (7)" in " ".join(done.stdout.split())
+    assert json.loads(note.read_text()) == {"links": [LEFT]}
+
+
+def test_links_of_other_instances_stay_noted_until_the_end(tmp_path: Path) -> None:
+    """Who waits for some of a host has not looked at the others."""
+    note, other = noted_in(tmp_path, NO_LINKS), LEFT | {"instance": "b"}
+    note.write_text(json.dumps({"links": [LEFT, other]}))
+    for state, left in (("whole", {"links": [other]}), ("settled", None)):
+        look = {"name": "look", "mqops.cluster.cluster_links": {"state": state, "instances": ["default"]}}
+        done = played_in(tmp_path, [look], "unused=1")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (json.loads(note.read_text()) if note.exists() else None) == left
+
+
 @pytest.mark.parametrize("is_back", share_of_today([False, True]))
 def test_a_damaged_note_of_links_holds_up_a_rollout_and_no_rollback(tmp_path: Path, *, is_back: bool) -> None:
     note = noted_in(tmp_path, NO_LINKS)
