@@ -6,6 +6,7 @@ Hosts are folders of this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,38 @@ def test_a_playbook_that_is_done_is_not_led_to_again(
 def _is_led_to_release(said: str) -> None:
     (line,) = [one for one in said.splitlines() if one.startswith("mq1: it stays held, as it could not be given back")]
     assert line.endswith(RELEASE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (uninstall.Options(limit="mq2"), "mqctl uninstall --limit mq2"),
+        (uninstall.Options(limit="mq[23]", data=True), "mqctl uninstall --limit 'mq[23]' --data"),
+        (uninstall.Options(), "mqctl uninstall"),
+    ],
+)
+def test_a_removal_that_was_cut_off_is_gone_on_with_for_its_own_hosts(
+    rack: World, monkeypatch: pytest.MonkeyPatch, options: uninstall.Options, command: str
+) -> None:
+    options = replace(options, force=True, yes=True)
+    noted: list[str] = []
+
+    def is_played(world: World, *_: object) -> RunState:
+        noted.append(world.operation.note["what"] if world.operation else "")
+        return RunState()
+
+    monkeypatch.setattr(uninstall, "run_play", is_played)
+    operation.begin(rack, cluster_of(), command)
+    if options.limit:
+        with pytest.raises(CommandError) as raised:
+            uninstall.run(rack, uninstall.Options(force=True, yes=True, resume=True))
+        assert f"{command} --resume" in raised.value.what
+    assert uninstall.run(rack, replace(options, resume=True)) == Exit.DONE
+    assert uninstall.run(rack, options) == Exit.DONE
+    operation.begin(rack, cluster_of(), "mqctl uninstall")  # as an earlier mqctl notes it, whatever it was of
+    assert uninstall.run(rack, replace(options, resume=True)) == Exit.DONE
+    assert noted == [command] * 3
 
 
 def empties(world: World) -> int:

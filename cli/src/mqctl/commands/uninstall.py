@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -48,7 +49,10 @@ def run(world: World, options: Options) -> int:
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
     names = ", ".join(one.name for one in hosts)
-    scope = OperationScope({one.name for one in hosts}, {} if options.check else numbers(world, cluster))
+    # A note without a limit, of an earlier mqctl, may be of less than all: with one it is gone on with as well.
+    earlier = (COMMAND,) if options.limit else ()
+    seen = {} if options.check else numbers(world, cluster)
+    scope = OperationScope({one.name for one in hosts}, seen, instead_of=earlier)
     what = "with all messages" if options.data else "messages stay"
     if not options.check:
         require_served(world, cluster, [hosts], is_forced=options.force)
@@ -58,10 +62,16 @@ def run(world: World, options: Options) -> int:
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
     if options.check:
         return _played(world, options, cluster, play)
-    with holding(world, cluster, COMMAND, is_resumed=options.resume, scope=scope) as own:
+    with holding(world, cluster, _command(options), is_resumed=options.resume, scope=scope) as own:
         code = _played(world, options, cluster, play)
         own.is_done = code is Exit.DONE
     return code_of(own, code)
+
+
+def _command(options: Options) -> str:
+    """What is noted, and is said to go on: it removes no more than this one does."""
+    words = [*(["--limit", options.limit] if options.limit else []), *(["--data"] if options.data else [])]
+    return shlex.join([*COMMAND.split(), *words])
 
 
 def _played(world: World, options: Options, cluster: InventoryCluster, play: Play) -> Exit:
