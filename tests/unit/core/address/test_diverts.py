@@ -474,3 +474,54 @@ def test_an_older_value_that_a_divert_takes_elsewhere_is_retried() -> None:
     reload(stage, divert("d", "orders", "audit", exclusive=True, filter="of = 'old'"))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
     assert held(stage) == {"orders": ["new"], "audit": ["old"]}
+
+
+@pytest.mark.option("address-settings.send-to-dla-on-no-route")
+@pytest.mark.parametrize("to", ["gone", "gone::queue", "empty", "between"])
+def test_what_a_divert_brings_to_no_queue_is_a_dead_letter_of_the_address_that_it_leads_to(to: str) -> None:
+    rules = {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True, "auto_create_queues": False}
+    stage = stage_with(
+        divert("d", "orders", to, exclusive=True),
+        divert("e", "between", "gone", exclusive=True),
+        address_settings={"orders": {"auto_create_queues": False}, "#": rules, "DLQ": {"auto_create_queues": True}},
+    )
+    for name in ("orders", "between"):
+        stage.admin("queue-create", name=name)
+    stage.admin("address-create", name="empty", routing_types=["multicast"])
+    send(stage, "red")
+    stage.crash()
+    stage.start()
+    (message,) = stage.admin("receive", address="DLQ", count_max=9, wait_ms=1)["messages"]
+    assert message["body"] == "red0"
+    assert message["message_annotations"]["x-opt-ORIG-ADDRESS"] == (
+        to.partition("::")[0] if to != "between" else "gone"
+    )
+    assert message["message_annotations"]["x-opt-ORIG-MESSAGE-ID"] > 0
+    assert stage.broker.store.unrouted_total == 0  # since the start
+
+
+def test_what_is_too_many_copies_makes_no_dead_letters() -> None:
+    names = "abcdefgh"
+    rules = {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}
+    diverts = [divert(f"{one}{other}", one, other) for one in names for other in names if one != other]
+    stage = stage_with(*diverts, address_settings={"#": rules})
+    send(stage, "red", to="a")
+    assert "DLQ" not in stage.broker.store.queues
+    assert stage.broker.store.unrouted_total > 0
+
+
+def test_copies_of_one_run_are_bounded_where_some_are_dead_letters_that_are_diverted() -> None:
+    names = "abcdefg"
+    rules = {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}
+    diverts = [divert(f"{one}{other}", one, other) for one in names for other in names if one != other]
+    diverts += [divert(f"{one} away", one, f"gone {one}") for one in names]
+    stage = stage_with(
+        *diverts,
+        divert("on", "DLQ", "audit"),
+        address_settings={"#": rules, **{f"gone {one}": {"auto_create_queues": False} for one in names}},
+    )
+    send(stage, "red", to="a")
+    store = stage.broker.store
+    copies = sum(queue.message_count for name, queue in store.queues.items() if name in names)
+    assert copies <= COPIES_MAX + 1
+    assert store.queues["audit"].message_count == store.queues["DLQ"].message_count > 0

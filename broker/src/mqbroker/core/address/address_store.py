@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mqbroker.base.time import At, Timed
     from mqbroker.config.slices import LimitOptions
     from mqbroker.core.address.address import Address
+    from mqbroker.core.address.dead_letters import DeadLetters
     from mqbroker.core.address.decisions import Decisions
     from mqbroker.core.address.message_observer import MessageObserver
     from mqbroker.core.address.permissions import Actor
@@ -42,6 +43,7 @@ class AddressStore(ABC):
     decisions: Decisions
     memory: Memory
     quotas: Quotas
+    dead_letters: DeadLetters
     addresses: dict[str, Address]
     queues: dict[str, Queue]
     message_observers: tuple[MessageObserver, ...]
@@ -123,6 +125,10 @@ class AddressStore(ABC):
     @abstractmethod
     def take_in(self, address: Address, run: Run, origin: Origin, only: str) -> bool:
         """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
+
+    @abstractmethod
+    def name_next(self, run: Run) -> None:
+        """A run that nobody sent, or sent before, gets its ids."""
 
     @abstractmethod
     def discard(self, queue: Queue, segment: Segment, why: str) -> None:

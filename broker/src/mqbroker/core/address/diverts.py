@@ -17,6 +17,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.selector.selector import Selector, compile_selector
@@ -32,12 +33,16 @@ RoutedPlace = tuple[Address, str]  # an address, and the routing type of its que
 
 
 class DivertWay(NamedTuple):
-    """Where a run gets, None: nowhere; as which run, with whose origin, and to `only` queues of this routing type."""
+    """Where a run gets, None: nowhere; as which run, with whose origin, and to `only` queues of this routing type.
+
+    `missing`: the address that could not be made where it gets nowhere; empty where there are too many copies.
+    """
 
     address: Address | None
     run: Run
     origin: Origin
     only: str
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +141,26 @@ class Diverts:
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True
-        self._copies_left = COPIES_MAX
+        around, self._copies_left = self._copies_left, COPIES_MAX  # what is astray may come to diverts in its turn
         waits = False
         for way in self._ways(DivertWay(address, run, origin, ""), (), _drop_or_let_in):
             if way.address is None:
-                self._store.unrouted_total += way.run.count
+                waits = self._go_astray(way) or waits
             else:
                 waits = self._store.take_in(way.address, way.run, way.origin, way.only) or waits
+        self._copies_left = around
         return waits
 
+    def _go_astray(self, way: DivertWay) -> bool:
+        LOOK.has_touched = True
+        self._store.unrouted_total += way.run.count
+        if not way.missing:
+            return False
+        self._store.name_next(way.run)
+        return self._store.dead_letters.astray(way.missing, [Segment(way.run, 0, way.run.count, 0)])
+
     def _ways(self, way: DivertWay, passed: tuple[Divert, ...], lets_in: LetsIn) -> Iterator[DivertWay]:
-        address, run, origin, only = way
+        address, run, origin, only, _ = way
         if address is None:
             yield way
             return
@@ -158,10 +172,14 @@ class Diverts:
             for divert in taking:
                 target = self._next(divert)
                 if target is None or lets_in(target, end - begin):
-                    further = DivertWay(target, _part(run, begin, end), Origin(publisher=origin.publisher), divert.only)
+                    further = self._over(divert, target, _part(run, begin, end), origin)
                     yield from self._ways(further, (*passed, divert), lets_in)
             if stays:
                 yield DivertWay(address, run if end - begin == run.count else _part(run, begin, end), origin, only)
+
+    def _over(self, divert: Divert, target: Address | None, part: Run, origin: Origin) -> DivertWay:
+        missing = divert.target.partition(FULLY_QUALIFIED)[0] if target is None and self._copies_left >= 0 else ""
+        return DivertWay(target, part, Origin(publisher=origin.publisher), divert.only, missing)
 
     def _next(self, divert: Divert) -> Address | None:
         """What a divert leads to, as one copy more; None: nowhere."""
