@@ -584,3 +584,15 @@ def test_a_topic_elsewhere_is_no_excuse_while_messages_wait_for_a_node_that_stop
     cluster.run()
     assert producer.outcomes == [Accepted()] * 11
     assert count_at(a, "orders") == 1
+
+
+def test_a_move_goes_to_an_address_of_which_another_node_alone_has_a_queue() -> None:
+    cluster, a, b = pair(message_load_balancing="STRICT", options=NO_QUEUES)
+    b.admin("queue-create", name="orders")
+    a.admin("queue-create", name="source")
+    cluster.run()
+    assert a.admin("send", address="source", messages=[{"body": "x"}, {"body": "y"}]) == {"accepted": 2}
+    assert a.admin("messages-move", queue="source", address="orders") == {"moved": 2, "left": 0}
+    cluster.run()
+    assert "orders" not in a.broker.store.queues
+    assert b.broker.store.queues["orders"].message_count == 2
