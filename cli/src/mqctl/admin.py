@@ -17,6 +17,8 @@ from mqctl.errors import CommandError
 from mqctl.ssh.shell import PipeStream
 
 LINE_BYTES_MAX = 64 * 2**20
+# What a broker takes in one line. Of a longer one it would say so, and end the session while the rest is written.
+REQUEST_BYTES_MAX = 16 * 2**20
 ANSWER_TIME_S = 30.0
 
 
@@ -55,14 +57,20 @@ class AdminClient:
         self._early: dict[int, dict[str, Any]] = {}
 
     def submit(self, operation: str, **arguments: Any) -> int:
-        """Send a request; its id."""
+        """Send a request; its id. Raises AdminError where it is longer than a broker takes, and AdminLost."""
         identity = self._next_id
         self._next_id += 1
-        line = json.dumps({"id": identity, "op": operation, "args": arguments}, ensure_ascii=False)
+        text = json.dumps({"id": identity, "op": operation, "args": arguments}, ensure_ascii=False)
+        # What the command line has beyond UTF-8 gets as far as the broker, which says which argument it is.
+        line = text.encode(errors="surrogatepass")
+        if len(line) > REQUEST_BYTES_MAX:
+            why = f"it takes {len(line)} bytes of JSON, and a broker reads {REQUEST_BYTES_MAX} of a request at most"
+            raise AdminError(self.node, operation, {"condition": "amqp:resource-limit-exceeded", "description": why})
         try:
             self._stream.settimeout(self._answer_time_s)
-            # What the command line has beyond UTF-8 gets as far as the broker, which says which argument it is.
-            self._stream.sendall(line.encode(errors="surrogatepass") + b"\n")
+            self._stream.sendall(line + b"\n")
+        except TimeoutError:
+            raise self._lost(f"it has not read a request to its end within {self._answer_time_s:g} s") from None
         except (OSError, EOFError):
             raise self._lost("the connection broke") from None
         self._operations[identity] = operation
