@@ -54,6 +54,16 @@ def cut_at(site: Site, host: str, line: str) -> tuple[dict[str, dict[str, Any]],
     return {row["host"]: row for row in json.loads(out.read_text())["rows"]}, code, took_s
 
 
+def went_on(site: Site, host: str) -> None:
+    """Nobody could give back the host that was lost, so it is held until somebody goes on in the place of that run."""
+    refused = site.run("rollout", "--yes", code=1).stderr
+    assert f"mqctl: {host}: operation " in refused
+    assert "mqctl rollout --resume" in refused
+    assert "nothing was changed on any host" in refused
+    assert rows_of(site, "--resume", code=0)[host]["state"] == "ok"
+    assert site.document("plan")["rows"] == []
+
+
 def test_a_full_disk_is_refused_with_what_to_do_and_nothing_is_changed(site: Site) -> None:
     rack("exec", "mq2", "--", "sh", "-ec", "mkdir -p /opt/mq && mount -t tmpfs -o size=1m none /opt/mq")
     rows = rows_of(site, code=1)
@@ -77,8 +87,7 @@ def test_a_cable_that_is_pulled_while_hosts_are_prepared_holds_up_nobody(site: S
     assert {row["host"]: row["state"] for row in site.document("status", code=3)["rows"]} == {
         "mq1": "running", "mq2": "absent",
     }  # fmt: skip
-    assert rows_of(site, code=0)["mq2"]["state"] == "ok"
-    assert site.document("plan")["rows"] == []
+    went_on(site, "mq2")
 
 
 def test_a_cable_that_is_pulled_while_brokers_are_restarted_ends_the_rollout(site: Site) -> None:
@@ -91,5 +100,4 @@ def test_a_cable_that_is_pulled_while_brokers_are_restarted_ends_the_rollout(sit
     assert took_s < LOST_S_MAX
     rest = {(row["host"], row["what"]) for row in site.document("plan", code=3)["rows"]}
     assert ("mq2", "option limits.link-credit") in rest
-    site.run("rollout", "--yes")
-    assert site.document("plan")["rows"] == []
+    went_on(site, "mq1")
