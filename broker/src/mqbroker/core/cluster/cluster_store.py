@@ -15,7 +15,6 @@ from mqbroker.core.address.quotas import NOBODY
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address, Part
     from mqbroker.core.address.auto_delete import AutoDelete
-    from mqbroker.core.address.dead_letters import DeadLetters
     from mqbroker.core.address.message_observer import MessageObserver
     from mqbroker.core.cluster.forwarding import Remotes
     from mqbroker.core.cluster.queue_observer import QueueObserver
@@ -31,7 +30,6 @@ class ClusterStore(AddressStore):
 
     remotes: Remotes
     auto_delete: AutoDelete
-    dead_letters: DeadLetters
     meters: Meters
     queue_observers: tuple[QueueObserver, ...]
     dirty: dict[Queue, None]  # something about them has changed
@@ -63,10 +61,6 @@ class ClusterStore(AddressStore):
     @abstractmethod
     def number(self, run: Run) -> None:
         """A run that came in gets its ids."""
-
-    @abstractmethod
-    def name_next(self, run: Run) -> None:
-        """A run that nobody sent, or sent before, gets its ids."""
 
     @abstractmethod
     def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
