@@ -22,7 +22,7 @@ test: ## what has to hold, of long tables the share of the day: needs root and a
 	@$(READY)
 	@$(CHECKS) test
 
-check: ## the fast part of it: no root, no hosts, a minute
+check: ## the fast part of it, of what was changed: no root, no hosts, a minute
 	@$(READY)
 	@$(CHECKS) check
 

@@ -135,7 +135,7 @@ NOT_HOSTS = (
 BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
-FAST = "not system and not slow"
+FAST, CHANGED = "not system and not slow", ("--of-changes",)
 LINT = (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", "."))
 # Others look for the same: ruff at the form of Python, ansible-lint at that of YAML, a test of contracts at the
 # changelog, and what cannot be compiled cannot be imported. Alone, `.ci/sanity` runs these as well.
@@ -149,7 +149,7 @@ PARTS = (
     Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short", "--of-day"),), lane=LOOKING),
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
-    Part("fast tests", (pytest(*BY_TEST, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
+    Part("fast tests", (pytest(*BY_TEST, *CHANGED, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pluggy import Result
 
+from tests.support.choice import choose, pytest_addoption
 from tests.support.rotation import pytest_collection_modifyitems
 
-__all__ = ["pytest_collection_modifyitems"]
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems"]
 
 NOTHING_IS_SKIPPED = os.environ.get("CI", "") == "true"
 
@@ -33,6 +34,7 @@ settings.load_profile("seeded" if os.environ.get("SOAK") else "fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    choose(config)
     if config.getoption("--hypothesis-seed") is not None:
         settings.load_profile("seeded")
     # Started in the background by a shell, this process ignores SIGINT, and so would everything that tests start.

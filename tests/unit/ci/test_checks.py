@@ -192,7 +192,7 @@ def test_what_check_leaves_out_is_in_the_test_of_everything(checks: ModuleType) 
     assert {part.name for part in checks.chosen(["check"])} - names == {"fast tests"}
     (fast,) = next(part for part in checks.PARTS if part.name == "fast tests").commands
     (whole,) = next(part for part in checks.PARTS if part.name == "tests in one process").commands
-    assert set(fast) - set(whole) == {checks.FAST, *checks.BY_TEST}
+    assert set(fast) - set(whole) == {checks.FAST, *checks.CHANGED, *checks.BY_TEST}
     assert whole.count("-m") == 1, "of python -m pytest"
 
 
