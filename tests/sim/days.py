@@ -37,6 +37,8 @@ def day() -> int:
 
 DAY = day()
 TODAY = None if os.environ.get("SOAK") else day_of_run()
+# The days of what is itself taken on one of three: by the others it would have the same share each time.
+TURN = None if TODAY is None else TODAY // SHARES
 
 
 def of_today(seeds: Sequence[int], count: int, today: int = DAY) -> Sequence[int]:

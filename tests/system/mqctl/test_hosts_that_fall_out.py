@@ -30,7 +30,7 @@ from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 from rich.console import Console
 
-from tests.sim.days import of_today, share_of_today
+from tests.sim.days import TURN, of_today, share_of_today
 from tests.support.certificates import Authority
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -215,7 +215,7 @@ def provided(authority: Authority) -> dict[str, Any]:
 
 @pytest.mark.one_day_in_three(0)
 def test_who_is_lost_holds_up_nobody(site: Site, tmp_path: Path) -> None:
-    cuts = [*share_of_today(looks()), *share_of_today(LATER)]
+    cuts = [*share_of_today(looks(), TURN), *share_of_today(LATER, TURN)]
     state = site.run({**at("line_cut_at", cuts), "fine": provided(Authority(tmp_path / "one"))}, **probes())
     # The last task of the playbook has come to it.
     assert state.hosts["fine"].state == "ok"

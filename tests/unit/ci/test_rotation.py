@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -87,3 +88,21 @@ def test_each_day_has_stories_of_its_own() -> None:
     days = Counter(day for found in marked.values() for day in found)
     assert set(days) == {"0", "1", "2"}, {name: found for name, found in marked.items() if found}
     assert min(days.values()) >= 3
+
+
+def test_what_is_taken_on_one_day_of_three_goes_through_its_table_by_its_turns() -> None:
+    """By days it would have the same third of the rows each time, and the others never."""
+    seen = set[str]()
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        if "one_day_in_three" not in (text := file.read_text()) and "/unit/mqctl/" not in str(file):
+            continue
+        for one in ast.parse(text).body:
+            if not isinstance(one, ast.FunctionDef):
+                continue
+            is_rare = "one_day_in_three" in "".join(map(ast.unparse, one.decorator_list)) or "/unit/mqctl/" in str(file)
+            for call in (each for each in ast.walk(one) if is_rare and isinstance(each, ast.Call)):
+                if ast.unparse(call.func) in ("share_of_today", "of_today", "of_day"):
+                    words = ast.unparse(call)
+                    assert "TURN" in words or "// SHARES" in words, (file.name, one.name, words)
+                    seen.add(one.name)
+    assert len(seen) >= 2
