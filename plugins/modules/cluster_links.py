@@ -146,9 +146,10 @@ from ansible_collections.mqops.cluster.plugins.module_utils.files import FileFau
 REMEDY = (
     "look at it with mqctl topology and mqctl events; no other broker is restarted before these links stand, in this "
     "run or a later one: mend it and run it again, or restart this host alone with other options (--limit), several "
-    "that have broken each other's links together (--limit with --batch), or mqctl rollback; a node that is gone for "
-    "good takes mqctl scale-down, or mqctl cluster forget and to be out of the inventory, and another member that has "
-    "a link to this one: in doubt it is missed; --force (-e rollout_force=true) goes on without them"
+    "that have broken each other's links, or need the same change as the others, together (--limit with --batch), or "
+    "mqctl rollback; a node that is gone for good takes mqctl scale-down, or mqctl cluster forget and to be out of the "
+    "inventory, and another member that has a link to this one: in doubt it is missed; --force (-e rollout_force=true) "
+    "goes on without them"
 )
 
 

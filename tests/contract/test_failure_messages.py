@@ -430,11 +430,11 @@ def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_bat
         ({"mq1": "x"}, "2", {"mq1"}, set()),  # and not with another one
         ({"mq1": "x", "mq2": "x"}, "2", set(), set()),
         ({"mq2": "x"}, "", {"mq2"}, set()),
-        ({"mq2": "mq1"}, "", set(), {"mq2"}),  # what mq1 gets may mend both ends
-        ({"mq4": "mq1"}, "", set(), {"mq4"}),
-        ({"mq5": "mq1"}, "", set(), {"mq5"}),
-        ({"mq4": "mq1"}, "2", {"mq4"}, set()),  # mq2 is whole
-        ({"mq1": "mq2"}, "2", set(), set()),
+        ({"mq2": "mq1"}, "", {"mq2"}, set()),  # mq1 is whole, so its restart is not what mends it
+        ({"mq4": "mq1"}, "", {"mq4"}, set()),  # mq4 was the canary of what mq1 would get
+        ({"mq5": "mq1"}, "", set(), {"mq5"}),  # whom --limit leaves out: somebody wants mq1 to have its turn
+        ({"mq5": "mq1"}, "2", set(), set()),  # mq2 is whole: it is waited for where it is, before the first batch
+        ({"mq1": "mq2"}, "2", {"mq1"}, set()),
         ({"mq4": "mq2"}, "", {"mq4"}, set()),  # whose turn is not the first
         ({"mq4": "lost"}, "", {"mq4"}, set()),
         ({"mq1": "x", "mq2": "x"}, "", {"mq2"}, set()),
