@@ -149,11 +149,11 @@ PARTS = (
     Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short", "--of-day"),), lane=LOOKING),
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
+    Part("simulation", (pytest("tests/sim"),), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, *CHANGED, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),
-    Part("simulation", (pytest("tests/sim"),)),
     # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
     Part("native build", (pytest(NATIVE),), lane=PROCESSES),
     Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
