@@ -7,11 +7,13 @@ leaves the rest in the queue.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import UNKNOWN, Address
+from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.paging.paged_picking import PagedPicker
@@ -179,13 +181,16 @@ class Move(Purge):
         return True
 
     def find_room(self, address: Address, run: Run) -> bool:
-        """Room for a message beside what this piece brings, where the address and its diverts get it."""
+        """Room for a message beside what this piece brings, where the address and its diverts get it.
+
+        The address itself refuses what it has no room for, as of a sender. Beyond diverts one place with room will do.
+        """
         size_bytes = run.size_bytes(0, 1)
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
-        if any(self.queue in place.queues for place, _ in places):
+        if any(_may_have(self.queue, each, run, only) for each, only in _with_wildcards(places)):
             return False
-        takers = [place for place, only in places if _reaches(place, run, only) and self.reserve(place, size_bytes)]
-        return bool(takers)
+        rooms = [(place, self.reserve(place, size_bytes)) for place, only in places if _reaches(place, run, only)]
+        return any(has_room for _, has_room in rooms) and all(has_room for place, has_room in rooms if place is address)
 
     def lets_in(self, target: Address) -> bool:
         """Whether diverts may bring a message there: an address that is full and drops lets none pass either."""
@@ -231,7 +236,9 @@ class Move(Purge):
     def take_in(self, address: Address, run: Run, message_id: int) -> bool:
         """One message goes there; the id is that of where it was. Says whether any queue has it."""
         routed = self.store.routed_total
+        self.store.dead_letters.takes_astray = False  # what is moved from there would come again with each attempt
         self.store.publish(address, run, is_known=True)
+        self.store.dead_letters.takes_astray = True
         return self.store.routed_total > routed
 
     def result(self) -> dict[str, Any]:
@@ -284,15 +291,21 @@ class Retry(Move):
 
     def take_in(self, address: Address, run: Run, message_id: int) -> bool:
         outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
-        if outdated:
-            self.store.dead_letters.outdated(outdated, message_id)
-            return True
-        return super().take_in(address, run, message_id)
+        if not outdated:
+            return super().take_in(address, run, message_id)
+        if len(outdated) < len(self.takers(address, run)):
+            return False  # another queue would have it as well
+        self.store.dead_letters.outdated(outdated, message_id)
+        return True
+
+    def takers(self, address: Address, run: Run) -> list[Queue]:
+        """Queues that would have it, over diverts too."""
+        places = self.store.diverts.find_places(address, run, lambda target, count: True)
+        return [queue for place, only in places for queue in _takers(place, run, only)]
 
     def outdated(self, address: Address, run: Run) -> list[Queue]:
         """Queues that have a later value of its key, which it would replace."""
-        places = self.store.diverts.find_places(address, run, lambda target, count: True)
-        queues = [queue for place, only in places for queue in place.open_to(UNKNOWN, only) if queue.kind.last_value]
+        queues = [queue for queue in self.takers(address, run) if queue.kind.last_value]
         if not queues:
             return []
         (part,) = parts_of(run)
@@ -316,10 +329,28 @@ class Retry(Move):
 
 def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
-    if address.takes_each(only):
-        return True
+    return address.takes_each(only) or bool(_takers(address, run, only))
+
+
+def _takers(address: Address, run: Run, only: str) -> list[Queue]:
     view = MessageView(run.payload(0), address=address.name)
-    return any(queue.filter is None or queue.filter.matches(view) for queue in address.open_to(UNKNOWN, only))
+    queues = address.open_to(UNKNOWN, only)
+    return [queue for queue in queues if queue.filter is None or queue.filter.matches(view)]
+
+
+def _may_have(queue: Queue, address: Address, run: Run, only: str) -> bool:
+    """Whether it is one of the address that may get the message."""
+    if queue not in address.queues or queue not in address.open_to(UNKNOWN, only):
+        return False
+    return queue.filter is None or queue.filter.matches(MessageView(run.payload(0), address=address.name))
+
+
+def _with_wildcards(places: list[RoutedPlace]) -> Iterator[RoutedPlace]:
+    """And those with wildcards that get copies of what comes to them."""
+    for place, only in places:
+        yield place, only
+        for wildcard in place.wildcards:
+            yield wildcard, ""
 
 
 def _go_on() -> None:

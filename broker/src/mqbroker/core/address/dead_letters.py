@@ -38,6 +38,7 @@ class DeadLetters:
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
+        self.takes_astray = True  # not while somebody moves messages, which stay where nobody takes them
         self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
         self.on_held: LossListener = lambda queue, count, reason: None
@@ -122,6 +123,8 @@ class DeadLetters:
         """
         settings = self._store.settings.of(origin)
         if not settings.send_to_dla_on_no_route or not settings.dead_letter_address or origin in self._astray:
+            return False
+        if not self.takes_astray:
             return False
         try:
             address = self._dead_letters(origin, settings)

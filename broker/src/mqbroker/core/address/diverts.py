@@ -75,6 +75,7 @@ class Diverts:
         self.options = options
         self._store = store
         self._copies_left = 0
+        self._depth = 0
         self.at: dict[str, list[Divert]] = {}
         for one in options:
             only = one.routing_type.lower()
@@ -111,8 +112,17 @@ class Diverts:
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
         LOOK.has_touched = True
-        self._copies_left = COPIES_MAX
-        return any(self._leads_on(each, ()) for each in self._whole(name))
+        self._begin()
+        is_found = any(self._leads_on(each, ()) for each in self._whole(name))
+        self._depth -= 1
+        return is_found
+
+    def _begin(self) -> None:
+        """What goes astray on a way may come to diverts in its turn, and its copies are among those of the first."""
+        LOOK.has_touched = True
+        if not self._depth:
+            self._copies_left = COPIES_MAX
+        self._depth += 1
 
     def _whole(self, name: str) -> list[Divert]:
         return [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
@@ -133,22 +143,26 @@ class Diverts:
 
         `lets_in`: whether an address that diverts lead to lets it in.
         """
+        if address.name not in self.at:
+            return [(address, "")]
         LOOK.has_touched = True
-        self._copies_left = COPIES_MAX
+        self._begin()
         ways = self._ways(DivertWay(address, run, UNKNOWN, ""), (), lets_in)
-        return [(way.address, way.only) for way in ways if way.address is not None]
+        places = [(way.address, way.only) for way in ways if way.address is not None]
+        self._depth -= 1
+        return places
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True
-        around, self._copies_left = self._copies_left, COPIES_MAX  # what is astray may come to diverts in its turn
+        self._begin()
         waits = False
         for way in self._ways(DivertWay(address, run, origin, ""), (), _drop_or_let_in):
             if way.address is None:
                 waits = self._go_astray(way) or waits
             else:
                 waits = self._store.take_in(way.address, way.run, way.origin, way.only) or waits
-        self._copies_left = around
+        self._depth -= 1
         return waits
 
     def _go_astray(self, way: DivertWay) -> bool:

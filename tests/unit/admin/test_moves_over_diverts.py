@@ -1,0 +1,121 @@
+"""What is moved or retried over diverts: it is counted where it is, never gone, never twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.core.address import diverts
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
+
+from tests.support.stage import Stage
+from tests.unit.core.address.test_diverts import counts, divert, held, reload, send, stage_with
+
+
+def value(body: str) -> dict[str, Any]:
+    return {"body": body, "application_properties": {"_AMQ_LVQ_NAME": "k"}}
+
+
+def reject(stage: Stage, *answers: dict[str, Any]) -> None:
+    for answer in answers:
+        assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+
+
+def test_a_value_that_is_old_at_one_of_its_places_is_left_for_the_others() -> None:
+    """The newer one died first, and is there when the older one of the same piece is to come."""
+    keeps = {"default_last_value_queue": True}
+    dies = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
+    stage = stage_with(address_settings={"#": dies, "source": {**dies, **keeps}, "values": keeps})
+    for queue in ("source", "values", "log", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    taken = []
+    for body in ("old", "new"):
+        stage.admin("send", address="source", messages=[value(body)])
+        taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
+        stage.wait(50)
+    reject(stage, taken[1], taken[0])
+    reload(stage, divert("1", "source", "values", exclusive=True), divert("2", "source", "log", exclusive=True))
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}
+    assert held(stage) == {"values": ["new"], "log": ["new"], "DLQ": ["old"]}
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "DROP"])
+def test_an_address_that_is_full_lets_nothing_in_though_its_divert_has_room(policy: str) -> None:
+    bounds = {"max_size_messages": 1, "address_full_policy": policy}
+    stage = stage_with(divert("d", "a", "copies"), address_settings={"a": bounds})
+    for queue in ("a", "copies", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, *["red"] * 5, to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 1, "left": 4}
+    assert counts(stage) == {"a": 1, "copies": 1, "source": 4}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_a_divert_brings_nowhere_does_not_come_back_to_where_it_is_moved_from(is_there: bool) -> None:
+    rules = {
+        "auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True,
+        "dead_letter_address": "DLQ",
+    }  # fmt: skip
+    stage = stage_with(divert("d", "orders", "gone"), address_settings={"#": rules})
+    for queue in ("orders", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    if is_there:
+        stage.admin("address-create", name="gone", routing_types=["multicast"])
+    send(stage, "red")
+    assert counts(stage) == {"orders": 1, "DLQ": 1}
+    assert stage.admin("messages-move", queue="DLQ", address="orders") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"orders": 2}
+    send(stage, "red")
+    assert counts(stage) == {"orders": 3, "DLQ": 1}, "of senders it is a dead letter, as before"
+
+
+@pytest.mark.parametrize("target", ["a.b", "elsewhere"])
+def test_what_is_in_a_queue_with_wildcards_stays_where_it_would_get_a_copy(target: str) -> None:
+    stage = stage_with(divert("d", "elsewhere", "a.b", exclusive=True))
+    stage.admin("queue-create", name="all", address="a.#", routing_type="multicast")
+    stage.admin("queue-create", name="a.b")
+    send(stage, "red", to="a.b")
+    assert stage.admin("messages-move", queue="all", address=target) == {"moved": 0, "left": 1}
+    assert counts(stage) == {"all": 1, "a.b": 1}
+
+
+def test_its_own_queue_is_in_the_way_only_where_it_would_get_it() -> None:
+    stage = stage_with(divert("d", "a", "orders", exclusive=True, routing_type="MULTICAST"))
+    stage.admin("queue-create", name="orders")
+    stage.admin("queue-create", name="others", address="orders", routing_type="multicast")
+    send(stage, "red")
+    assert stage.admin("messages-move", queue="orders", address="a") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"others": 2}
+
+
+@pytest.mark.parametrize("has_queue", [False, True])
+def test_copies_are_bounded_with_dead_letters_and_looks_on_the_way(
+    monkeypatch: pytest.MonkeyPatch, has_queue: bool
+) -> None:
+    """Each look for a way is a walk of its own, in which a bound of its own would be a bound for each copy."""
+    monkeypatch.setattr(diverts, "COPIES_MAX", 20)
+    names = "abcd"
+    rules = {
+        "auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True,
+        "dead_letter_address": "DLQ",
+    }  # fmt: skip
+    ways = [divert(one + other, one, other) for one in names for other in names if one != other]
+    stage = stage_with(*ways, divert("on", "DLQ", "final", exclusive=True), address_settings={"#": rules})
+    for name in names:
+        stage.admin("address-create", name=name, routing_types=["multicast"])
+    stage.admin("address-create", name="DLQ", routing_types=["anycast"])
+    stage.admin("queue-create", name="final")
+    if has_queue:
+        stage.admin("queue-create", name="DLQ")
+    store = stage.broker.store
+    taken, own = [0], store.take_in
+
+    def count(*arguments: Any) -> bool:
+        taken[0] += 1
+        assert taken[0] < 1000, "it goes on without end"
+        return own(*arguments)
+
+    monkeypatch.setattr(type(store), "take_in", lambda self, *arguments: count(*arguments))
+    store.publish(store.addresses["a"], single(build_message("red")))
+    assert 0 < taken[0] <= 3 * diverts.COPIES_MAX
