@@ -31,8 +31,8 @@ options:
     default: standing
   instances:
     description:
-      - Names of the instances. Links of others that are noted are not waited for, and stay noted until
-        O(state=settled), which takes them out and so has to be told of all that the host has.
+      - Names of the instances. Links of others that are noted are not waited for, and stay noted, since the broker of
+        an instance that nobody names any more runs on.
     type: list
     elements: str
     required: true
@@ -217,12 +217,12 @@ def known(module):
 
 
 def settled(module):
-    """One look, where anything is noted. What is of an instance that the host has no more is noted no longer."""
+    """One look, where anything is noted."""
     try:
         rows = awaited_links.look()
         missing = [row for name in module.params["instances"] for row in missing_of(module, name, rows)]
         if not module.check_mode:
-            awaited_links.drop([row for row in rows if row not in missing])
+            awaited_links.drop([row for row in meant(module, rows) if row not in missing])
     except (CommandFault, FileFault) as fault:
         return {"links": [], "missing": [str(fault)]}
     return {"links": missing, "missing": [awaited_links.name_of(row) for row in missing]}

@@ -3,7 +3,7 @@
 What changed is what differs from the branch that this one follows, or where it follows none or is where that one is,
 what differs from the commit before; files that git does not know yet are changes too. A file of tests is taken where
 
-- it or something in tests/ that it needs was changed, or imports a module that was;
+- it, something in tests/ that it imports, or a conftest.py around it was changed, or imports a module that was;
 - it stands in the folder of a room of which a module was changed (`tests/unit/core/queue/` of `core/queue/ring.py`);
 - it looks at all files, or plays whole conversations (ALWAYS).
 
@@ -26,7 +26,8 @@ OPTION: Final = "--of-changes"
 ALWAYS: Final = ("tests/contract/", "tests/golden/", "tests/scenarios/")
 # Where a change begins with this -> folders of tests that are taken for it; `{room}` is where the file stands in there.
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "broker/src/mqbroker/base/": ("tests/",),  # what all rooms stand on
+    **{f"broker/src/mqbroker/{low}/": ("tests/",) for low in ("base", "config", "wire")},  # all rooms stand on these
+    "broker/src/mqbroker/client/": ("tests/unit/client/", "tests/unit/mqctl/"),
     "broker/src/mqbroker/": ("tests/unit/{room}",),
     "cli/src/mqctl/": ("tests/unit/mqctl/",),
     "plugins/": ("tests/unit/plugins/", "tests/unit/mqctl/"),
@@ -66,15 +67,15 @@ def chosen(paths: Iterable[str], files: Mapping[str, str]) -> set[str] | None:
     for path in paths:
         if (prefix := next((one for one in ROOMS if path.startswith(one)), None)) is None:
             return None
-        if path.endswith("/conftest.py"):
-            folders.add(path.removesuffix("conftest.py"))
         folders.update(_folder(row, path.removeprefix(prefix), files) for row in ROOMS[prefix])
         touched.update(_modules(path))
     needed = {path: _imported(text) for path, text in files.items()}
     own = {path: _modules(path) for path in files}
     while more := {name for path, names in needed.items() if names & touched for name in own[path] - touched}:
         touched |= more
-    return {path for path in files if path.startswith(tuple(folders)) or touched & (needed[path] | own[path])}
+    taken = {path for path in files if path.startswith(tuple(folders)) or touched & (needed[path] | own[path])}
+    around = tuple(path.removesuffix("conftest.py") for path in taken if path.endswith("/conftest.py"))
+    return taken | {path for path in files if path.startswith(around)}
 
 
 def _folder(row: str, rest: str, files: Mapping[str, str]) -> str:
@@ -135,9 +136,10 @@ class OfChanges:
         """A hook of pytest-xdist: `node` is what a process gets along."""
         vars(node)["workerinput"]["taken"] = None if self.taken is None else sorted(self.taken)
 
-    def pytest_report_header(self) -> str:
-        """What a run begins with."""
-        return f"of changes: {'all' if self.taken is None else len(self.taken)} files of tests"
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Said at the end, so that nobody takes a part for all."""
+        taken = "all" if self.taken is None else len(self.taken)
+        terminalreporter.write_line(f"of changes: {taken} files of tests; all: make test")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

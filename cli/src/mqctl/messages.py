@@ -46,15 +46,17 @@ def to_wire(body: bytes, *, durable: bool, said: Mapping[str, Any] | None = None
 def chunked(
     bodies: Iterable[bytes], *, durable: bool, said: Mapping[str, Any] | None = None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Messages in requests that stay within both bounds; a body larger than the bound goes alone."""
+    """Messages in requests that stay within both bounds, as JSON; one that is larger goes alone."""
     chunk: list[dict[str, Any]] = []
     size = 0
     for body in bodies:
-        if chunk and (len(chunk) == CHUNK_COUNT_MAX or size + len(body) > CHUNK_BYTES_MAX):
+        message = to_wire(body, durable=durable, said=said)
+        length = len(json.dumps(message))
+        if chunk and (len(chunk) == CHUNK_COUNT_MAX or size + length > CHUNK_BYTES_MAX):
             yield chunk
             chunk, size = [], 0
-        chunk.append(to_wire(body, durable=durable, said=said))
-        size += len(body)
+        chunk.append(message)
+        size += length
     if chunk:
         yield chunk
 

@@ -26,9 +26,13 @@ FILES = {
     "tests/support/posts.py": "from tests.support.nodes import Node\n",
     "tests/unit/mqctl/test_plan.py": "from mqctl.plan import Plan\n",
     "tests/unit/plugins/test_operation.py": "",
+    "tests/unit/plugins/conftest.py": "from tests.support.posts import Post\n",
 }
 DISPATCH = "broker/src/mqbroker/core/queue/dispatch.py"
-OF_DISPATCH = {"test_dispatch.py", "test_ring.py", "test_disk.py", "test_turns.py", "test_posts.py"}
+OF_DISPATCH = {
+    "test_dispatch.py", "test_ring.py", "test_disk.py", "test_turns.py", "test_posts.py", "test_operation.py",
+}  # fmt: skip
+OF_QUEUES = {"test_dispatch.py", "test_ring.py", "test_disk.py"}
 # `tests` is another package there, so that the module is read as a file.
 CONFTEST = """\
 import importlib.util
@@ -51,18 +55,20 @@ def names(paths: list[str], files: dict[str, str] = FILES) -> set[str] | None:
 @pytest.mark.parametrize(
     ("path", "taken"),
     [
-        (DISPATCH, {*OF_DISPATCH, "nodes.py", "posts.py"}),
+        (DISPATCH, {*OF_DISPATCH, "nodes.py", "posts.py", "conftest.py"}),
         ("broker/src/mqbroker/core/address/creation.py", {"test_creation.py"}),
         ("broker/src/mqbroker/core/queue/__init__.py", {"test_dispatch.py", "test_ring.py", "test_disk.py"}),
         ("broker/src/mqbroker/core/paging/pages.py", {"test_dispatch.py", "test_ring.py", "test_creation.py"}),
         ("broker/src/mqbroker/node/broker/broker.py", {"test_turns.py", "test_posts.py"}),
         ("broker/src/mqbroker/base/look.py", {path.rpartition("/")[2] for path in FILES} - {"test_tidy.py"}),
         ("cli/src/mqctl/plan.py", {"test_plan.py"}),
-        ("roles/broker/tasks/main.yml", {"test_plan.py", "test_operation.py"}),
-        ("tests/support/posts.py", {"test_posts.py", "posts.py"}),
-        ("tests/support/nodes.py", {"test_turns.py", "test_posts.py", "nodes.py", "posts.py"}),
+        ("roles/broker/tasks/main.yml", {"test_plan.py", "test_operation.py", "conftest.py"}),
+        ("tests/support/posts.py", {"test_posts.py", "posts.py", "test_operation.py", "conftest.py"}),
+        ("tests/support/nodes.py", {*OF_DISPATCH - OF_QUEUES, "nodes.py", "posts.py", "conftest.py"}),
         ("tests/unit/io/test_disk.py", {"test_disk.py"}),
-        ("tests/unit/node/conftest.py", {"test_turns.py", "test_posts.py"}),
+        ("tests/unit/plugins/conftest.py", {"test_operation.py", "conftest.py"}),
+        ("broker/src/mqbroker/client/sender.py", {"test_plan.py"}),
+        ("broker/src/mqbroker/config/tables.py", {path.rpartition("/")[2] for path in FILES} - {"test_tidy.py"}),
         ("docs/CLIENTS.md", set()),
         ("pyproject.toml", None),
         ("broker/pyproject.toml", None),
@@ -140,4 +146,4 @@ def test_a_run_takes_what_changes_call_for(tmp_path: Path, processes: str) -> No
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(OF_DISPATCH) + 1} passed" in done.stdout
     assert set(re.findall(r"(\w+\.py)::test_it", done.stdout)) == {*OF_DISPATCH, "test_tidy.py"}
-    assert "of changes: 8 files of tests" in done.stdout
+    assert "of changes: 10 files of tests; all: make test" in done.stdout

@@ -37,3 +37,11 @@ def test_chunks_stay_within_both_bounds() -> None:
     assert [len(one) for one in chunked([b""] * (CHUNK_COUNT_MAX + 1), durable=True)] == [CHUNK_COUNT_MAX, 1]
     large = [b"x" * (CHUNK_BYTES_MAX - 1), b"xx", b"x" * (2 * CHUNK_BYTES_MAX), b"x"]
     assert [len(one) for one in chunked(large, durable=True)] == [1, 1, 1, 1]
+
+
+def test_a_request_has_the_bytes_that_are_sent() -> None:
+    """Zeros take six bytes each as JSON, and properties are said again with each message."""
+    zeros = list(chunked([bytes(CHUNK_BYTES_MAX // 8)] * 3, durable=True))
+    assert [len(one) for one in zeros] == [1, 1, 1]
+    said = {"application_properties": {"k": "x" * (CHUNK_BYTES_MAX // 3)}}
+    assert [len(one) for one in chunked([b"a", b"b", b"c"], durable=True, said=said)] == [2, 1]

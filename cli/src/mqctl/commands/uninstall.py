@@ -49,10 +49,7 @@ def run(world: World, options: Options) -> int:
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
     names = ", ".join(one.name for one in hosts)
-    # A note without a limit, of an earlier mqctl, may be of less than all: with one it is gone on with as well.
-    earlier = (COMMAND,) if options.limit else ()
-    seen = {} if options.check else numbers(world, cluster)
-    scope = OperationScope({one.name for one in hosts}, seen, instead_of=earlier)
+    scope = OperationScope({one.name for one in hosts}, {} if options.check else numbers(world, cluster))
     what = "with all messages" if options.data else "messages stay"
     if not options.check:
         require_served(world, cluster, [hosts], is_forced=options.force)
