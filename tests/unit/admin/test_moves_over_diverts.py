@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.core.address import diverts
-from mqbroker.wire.run import single
+from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage
@@ -118,4 +118,64 @@ def test_copies_are_bounded_with_dead_letters_and_looks_on_the_way(
 
     monkeypatch.setattr(type(store), "take_in", lambda self, *arguments: count(*arguments))
     store.publish(store.addresses["a"], single(build_message("red")))
-    assert 0 < taken[0] <= 3 * diverts.COPIES_MAX
+    assert 0 < taken[0] <= diverts.COPIES_MAX**2
+
+
+def test_each_message_of_a_run_that_goes_astray_has_its_own_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of a sender has up to 65,536 of them, and each becomes a dead letter by itself."""
+    monkeypatch.setattr(diverts, "COPIES_MAX", 20)
+    rules = {"auto_create_addresses": False, "auto_create_queues": False, "send_to_dla_on_no_route": True}
+    stage = stage_with(
+        divert("1", "orders", "gone", exclusive=True), divert("2", "DLQ", "final", exclusive=True),
+        address_settings={"#": {**rules, "dead_letter_address": "DLQ"}},
+    )  # fmt: skip
+    for queue in ("orders", "DLQ", "final"):
+        stage.admin("queue-create", name=queue)
+    store = stage.broker.store
+    (run,) = runs_of([build_message(str(number)) for number in range(50)])
+    store.publish(store.addresses["orders"], run)
+    assert counts(stage) == {"final": 50}
+
+
+def test_a_copy_that_a_move_brings_nowhere_is_a_dead_letter_as_that_of_a_sender() -> None:
+    rules = {
+        "auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True,
+        "dead_letter_address": "DLQ",
+    }  # fmt: skip
+    stage = stage_with(divert("d", "orders", "gone"), address_settings={"#": rules})
+    for queue in ("orders", "DLQ", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", to="source")
+    assert stage.admin("messages-move", queue="source", address="orders") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "DLQ": 1}
+
+
+def test_what_is_left_needs_no_room_elsewhere() -> None:
+    bounds = {"address_full_policy": "FAIL"}
+    stage = stage_with(
+        divert("1", "a", "copies"),
+        divert("2", "a", "copies", exclusive=True, filter="color = 'blue'"),
+        address_settings={"a": {**bounds, "max_size_messages": 1}, "copies": {**bounds, "max_size_messages": 5}},
+    )
+    for queue in ("a", "copies", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "green", to="a")
+    assert counts(stage) == {"a": 1, "copies": 1}
+    send(stage, *["red"] * 6, *["blue"] * 3, to="source")
+    assert stage.admin("messages-move", queue="source", address="a") == {"moved": 3, "left": 6}
+
+
+def test_a_value_that_is_old_at_its_place_is_left_for_a_queue_with_wildcards() -> None:
+    keeps, dies = {"default_last_value_queue": True}, {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
+    stage = stage_with(address_settings={"#": dies, "source": {**dies, **keeps}, "v.alues": keeps})
+    for queue in ("source", "v.alues", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="all", address="v.#", routing_type="multicast")
+    taken = []
+    for body in ("old", "new"):
+        stage.admin("send", address="source", messages=[value(body)])
+        taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
+        stage.wait(50)
+    reject(stage, taken[1], taken[0])
+    reload(stage, divert("1", "source", "v.alues", exclusive=True))
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}

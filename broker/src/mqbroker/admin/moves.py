@@ -12,7 +12,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address.address import UNKNOWN, Address
+from mqbroker.core.address.address import ANYCAST, MULTICAST, UNKNOWN, Address
 from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
@@ -189,8 +189,11 @@ class Move(Purge):
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
         if any(_may_have(self.queue, each, run, only) for each, only in _with_wildcards(places)):
             return False
-        rooms = [(place, self.reserve(place, size_bytes)) for place, only in places if _reaches(place, run, only)]
-        return any(has_room for _, has_room in rooms) and all(has_room for place, has_room in rooms if place is address)
+        takers = [place for place, only in places if _reaches(place, run, only)]
+        if address in takers and not self.reserve(address, size_bytes):
+            return False
+        rooms = [self.reserve(place, size_bytes) for place in takers if place is not address]
+        return address in takers or any(rooms)
 
     def lets_in(self, target: Address) -> bool:
         """Whether diverts may bring a message there: an address that is full and drops lets none pass either."""
@@ -236,9 +239,9 @@ class Move(Purge):
     def take_in(self, address: Address, run: Run, message_id: int) -> bool:
         """One message goes there; the id is that of where it was. Says whether any queue has it."""
         routed = self.store.routed_total
-        self.store.dead_letters.takes_astray = False  # what is moved from there would come again with each attempt
+        self.store.dead_letters.moved_out_of = self.queue.kind.address
         self.store.publish(address, run, is_known=True)
-        self.store.dead_letters.takes_astray = True
+        self.store.dead_letters.moved_out_of = ""
         return self.store.routed_total > routed
 
     def result(self) -> dict[str, Any]:
@@ -293,19 +296,27 @@ class Retry(Move):
         outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
         if not outdated:
             return super().take_in(address, run, message_id)
-        if len(outdated) < len(self.takers(address, run)):
+        places = self.places(address, run)
+        count = sum(len(_takers(place, run, only)) for place, only in places)
+        if len(outdated) < count or any(place.wildcards or _goes_elsewhere(place) for place, _ in places):
             return False  # another queue would have it as well
         self.store.dead_letters.outdated(outdated, message_id)
         return True
 
-    def takers(self, address: Address, run: Run) -> list[Queue]:
-        """Queues that would have it, over diverts too."""
-        places = self.store.diverts.find_places(address, run, lambda target, count: True)
-        return [queue for place, only in places for queue in _takers(place, run, only)]
+    def places(self, address: Address, run: Run) -> list[RoutedPlace]:
+        """Where it would come to, over diverts too."""
+        return self.store.diverts.find_places(address, run, lambda target, count: True)
 
     def outdated(self, address: Address, run: Run) -> list[Queue]:
         """Queues that have a later value of its key, which it would replace."""
-        queues = [queue for queue in self.takers(address, run) if queue.kind.last_value]
+        places = self.places(address, run)
+        queues = [
+            queue
+            for place, only in places
+            if any(each.kind.last_value for each in place.queues)
+            for queue in _takers(place, run, only)
+            if queue.kind.last_value
+        ]
         if not queues:
             return []
         (part,) = parts_of(run)
@@ -330,6 +341,11 @@ class Retry(Move):
 def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
     return address.takes_each(only) or bool(_takers(address, run, only))
+
+
+def _goes_elsewhere(address: Address) -> bool:
+    elsewhere = address.cluster_bindings
+    return elsewhere is not None and (elsewhere.takes(MULTICAST) or elsewhere.takes(ANYCAST))
 
 
 def _takers(address: Address, run: Run, only: str) -> list[Queue]:

@@ -38,7 +38,7 @@ class DeadLetters:
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
-        self.takes_astray = True  # not while somebody moves messages, which stay where nobody takes them
+        self.moved_out_of = ""  # an address while messages are moved out of it: what is astray does not come back there
         self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
         self.on_held: LossListener = lambda queue, count, reason: None
@@ -124,11 +124,11 @@ class DeadLetters:
         settings = self._store.settings.of(origin)
         if not settings.send_to_dla_on_no_route or not settings.dead_letter_address or origin in self._astray:
             return False
-        if not self.takes_astray:
-            return False
         try:
             address = self._dead_letters(origin, settings)
         except Refused:
+            return False
+        if self.moved_out_of and (address.name == self.moved_out_of or self._store.is_diverted(address.name)):
             return False
         LOOK.has_touched = True
         self._astray.append(origin)

@@ -112,17 +112,25 @@ class Diverts:
         What they lead to is made here, as the first message would make it: whether it may be is known by that alone.
         """
         LOOK.has_touched = True
-        self._begin()
+        around = self._begin()
         is_found = any(self._leads_on(each, ()) for each in self._whole(name))
-        self._depth -= 1
+        self._end(around)
         return is_found
 
-    def _begin(self) -> None:
-        """What goes astray on a way may come to diverts in its turn, and its copies are among those of the first."""
+    def _begin(self) -> int:
+        """A walk. One inside of another, of a dead letter on its way, has as many copies as are left to that one, which
+        has them again after it: each message that goes astray is one of its own."""
+        around = self._copies_left
         LOOK.has_touched = True
         if not self._depth:
             self._copies_left = COPIES_MAX
         self._depth += 1
+        return around
+
+    def _end(self, around: int) -> None:
+        LOOK.has_touched = True
+        self._depth -= 1
+        self._copies_left = around
 
     def _whole(self, name: str) -> list[Divert]:
         return [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
@@ -146,23 +154,23 @@ class Diverts:
         if address.name not in self.at:
             return [(address, "")]
         LOOK.has_touched = True
-        self._begin()
+        around = self._begin()
         ways = self._ways(DivertWay(address, run, UNKNOWN, ""), (), lets_in)
         places = [(way.address, way.only) for way in ways if way.address is not None]
-        self._depth -= 1
+        self._end(around)
         return places
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True
-        self._begin()
+        around = self._begin()
         waits = False
         for way in self._ways(DivertWay(address, run, origin, ""), (), _drop_or_let_in):
             if way.address is None:
                 waits = self._go_astray(way) or waits
             else:
                 waits = self._store.take_in(way.address, way.run, way.origin, way.only) or waits
-        self._depth -= 1
+        self._end(around)
         return waits
 
     def _go_astray(self, way: DivertWay) -> bool:
