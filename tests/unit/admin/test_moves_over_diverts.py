@@ -17,8 +17,14 @@ def value(body: str) -> dict[str, Any]:
     return {"body": body, "application_properties": {"_AMQ_LVQ_NAME": "k"}}
 
 
-def reject(stage: Stage, *answers: dict[str, Any]) -> None:
-    for answer in answers:
+def newer_dies_first(stage: Stage) -> None:
+    """Two values of one key of the queue `source`: dead letters, the newer one before the older one."""
+    taken = []
+    for body in ("old", "new"):
+        stage.admin("send", address="source", messages=[value(body)])
+        taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
+        stage.wait(50)
+    for answer in reversed(taken):
         assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
 
 
@@ -29,12 +35,7 @@ def test_a_value_that_is_old_at_one_of_its_places_is_left_for_the_others() -> No
     stage = stage_with(address_settings={"#": dies, "source": {**dies, **keeps}, "values": keeps})
     for queue in ("source", "values", "log", "DLQ"):
         stage.admin("queue-create", name=queue)
-    taken = []
-    for body in ("old", "new"):
-        stage.admin("send", address="source", messages=[value(body)])
-        taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
-        stage.wait(50)
-    reject(stage, taken[1], taken[0])
+    newer_dies_first(stage)
     reload(stage, divert("1", "source", "values", exclusive=True), divert("2", "source", "log", exclusive=True))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}
     assert held(stage) == {"values": ["new"], "log": ["new"], "DLQ": ["old"]}
@@ -171,11 +172,6 @@ def test_a_value_that_is_old_at_its_place_is_left_for_a_queue_with_wildcards() -
     for queue in ("source", "v.alues", "DLQ"):
         stage.admin("queue-create", name=queue)
     stage.admin("queue-create", name="all", address="v.#", routing_type="multicast")
-    taken = []
-    for body in ("old", "new"):
-        stage.admin("send", address="source", messages=[value(body)])
-        taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
-        stage.wait(50)
-    reject(stage, taken[1], taken[0])
+    newer_dies_first(stage)
     reload(stage, divert("1", "source", "v.alues", exclusive=True))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}

@@ -12,7 +12,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address.address import ANYCAST, MULTICAST, UNKNOWN, Address
+from mqbroker.core.address.address import UNKNOWN, Address
 from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
@@ -298,7 +298,7 @@ class Retry(Move):
             return super().take_in(address, run, message_id)
         places = self.places(address, run)
         count = sum(len(_takers(place, run, only)) for place, only in places)
-        if len(outdated) < count or any(place.wildcards or _goes_elsewhere(place) for place, _ in places):
+        if len(outdated) < count or any(place.wildcards or place.has_way_elsewhere for place, _ in places):
             return False  # another queue would have it as well
         self.store.dead_letters.outdated(outdated, message_id)
         return True
@@ -343,11 +343,6 @@ def _reaches(address: Address, run: Run, only: str) -> bool:
     return address.takes_each(only) or bool(_takers(address, run, only))
 
 
-def _goes_elsewhere(address: Address) -> bool:
-    elsewhere = address.cluster_bindings
-    return elsewhere is not None and (elsewhere.takes(MULTICAST) or elsewhere.takes(ANYCAST))
-
-
 def _takers(address: Address, run: Run, only: str) -> list[Queue]:
     view = MessageView(run.payload(0), address=address.name)
     queues = address.open_to(UNKNOWN, only)
@@ -356,9 +351,7 @@ def _takers(address: Address, run: Run, only: str) -> list[Queue]:
 
 def _may_have(queue: Queue, address: Address, run: Run, only: str) -> bool:
     """Whether it is one of the address that may get the message."""
-    if queue not in address.queues or queue not in address.open_to(UNKNOWN, only):
-        return False
-    return queue.filter is None or queue.filter.matches(MessageView(run.payload(0), address=address.name))
+    return queue in address.queues and queue in _takers(address, run, only)
 
 
 def _with_wildcards(places: list[RoutedPlace]) -> Iterator[RoutedPlace]:

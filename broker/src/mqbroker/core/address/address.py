@@ -156,8 +156,11 @@ class Address:
     @property
     def has_way(self) -> bool:
         """Whether a queue gets what is sent here: one of this node, or one of another node that messages go to."""
-        if self.anycast or self.multicast:
-            return True
+        return bool(self.anycast or self.multicast) or self.has_way_elsewhere
+
+    @property
+    def has_way_elsewhere(self) -> bool:
+        """Whether a queue of another node gets what is sent here."""
         elsewhere = self.cluster_bindings
         return elsewhere is not None and (elsewhere.takes(MULTICAST) or elsewhere.takes(ANYCAST))
 
