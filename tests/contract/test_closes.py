@@ -29,7 +29,7 @@ AT_ONCE = {
     "node/cluster/bridge_peer.py:BridgePeer._ended": KNOWN_AGAIN,
     "node/cluster/cluster.py:Cluster.hear_term": KNOWN_AGAIN,
     "node/cluster/node_id_conflict.py:NodeIdConflict.compare": KNOWN_AGAIN,
-    "node/cluster/notice_links.py:NoticeFeed.incoming": KNOWN_AGAIN,
+    "node/cluster/notice_links.py:ClusterNoticeFeed.incoming": KNOWN_AGAIN,
 }
 
 

@@ -15,7 +15,7 @@ from mqbroker.journal import records
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Leave, Recovered
-from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.effects import DeleteJournalSegment
 from mqbroker.node.values.inputs import Input, Synced
 
 from tests.support.journal_model import Model, State, contents, options
@@ -100,7 +100,7 @@ class Life:
             if number:
                 self._model.act(self._journal)
             for segment in self._journal.deletable():
-                self._disk.delete(DeleteSegment(segment, segment))
+                self._disk.delete(DeleteJournalSegment(segment, segment))
             if not self._commit(number):
                 break
         if not self.faults:

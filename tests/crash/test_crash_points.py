@@ -14,7 +14,7 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.io.journal_directory import JournalDirectory, OpenJournalSegment
 from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
@@ -122,7 +122,7 @@ def test_one_call_fails(tmp_path: Path, point: Point) -> None:
     failed_call(tmp_path / "journal", point)
 
 
-def only_rename(directory: JournalDirectory, segment: OpenSegment) -> None:
+def only_rename(directory: JournalDirectory, segment: OpenJournalSegment) -> None:
     directory.files.rename(directory._unnamed_path(segment.number), directory.path_of(segment.number))
 
 
@@ -143,14 +143,14 @@ def wipe_without_sync(directory: JournalDirectory, fd: int, start: int, stop: in
     directory.files.write(fd, (bytes(stop - start),), start)
 
 
-def reuse_without_sync(directory: JournalDirectory, path: Path, number: int) -> OpenSegment:
+def reuse_without_sync(directory: JournalDirectory, path: Path, number: int) -> OpenJournalSegment:
     directory.files.rename(path, directory._unnamed_path(number))
     fd = directory.files.open(directory._unnamed_path(number))
     content = encode_file_header(number, directory.standard_bytes, NODE_ID)
     directory.files.write(fd, (content,), 0)
     header = decode_file_header(content)
     assert header is not None
-    return OpenSegment(number, fd, header.seed)
+    return OpenJournalSegment(number, fd, header.seed)
 
 
 def frame_proving_all(chunks: Any, size_bytes: int, place: tuple[int, int], seed: int) -> Any:

@@ -402,7 +402,7 @@ SAID_OF_THE_CLUSTER: tuple[notices.ClusterNotice, ...] = (
     notices.BindingAdded("orders", "orders", "anycast", "a = 1", node_id_of("b"), 1),
     notices.BindingRemoved(f"orders{node_id_of('b')}", True), notices.ConsumerCreated(f"orders{node_id_of('b')}", ""),
     notices.ConsumerClosed(f"orders{node_id_of('b')}", ""), notices.ResetComplete(),
-    notices.GroupNotice(notices.PROPOSAL, "q", "g", f"q{node_id_of('b')}", node_id_of("b"), "", 1, 1),
+    notices.GroupClusterNotice(notices.PROPOSAL, "q", "g", f"q{node_id_of('b')}", node_id_of("b"), "", 1, 1),
 )  # fmt: skip
 NOTICES: tuple[bytes, ...] = tuple(notices.encode(each) for each in SAID_OF_THE_CLUSTER)
 RECORDED: Iterable[bytes] = journals.RECORDS.values()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from mqbroker.core.address.address import Address, Part
+from mqbroker.core.address.address import Address, RoutedPart
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.cluster_bindings import ClusterQueue, ClusterQueueMember
@@ -82,7 +82,7 @@ def _in_memory_only(self: Store, kind: QueueKind, conn: int = 0) -> Queue:
     return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind, conn)
 
 
-def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
     """Messages of a group go where those without one go, whoever owns it."""
     return address.route(run, only=only)
 

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from mqbroker.io.segment_stock import SegmentStock
+from mqbroker.io.segment_stock import JournalSegmentStock
 from mqbroker.journal.damage import DamageFacts, DamageRow, DamageVerdict, decide
 
 from tests.sim.days import share_of_today
@@ -59,7 +59,7 @@ def test_same_seed_same_trace() -> None:
     assert WornDisks(1).run().trace == WornDisks(1).run().trace
 
 
-def _unwiped(self: SegmentStock) -> None:
+def _unwiped(self: JournalSegmentStock) -> None:
     """A file is used again with what it held."""
     self._clean.append(self._unclean.popleft())
 
@@ -72,7 +72,7 @@ def _cut_always(facts: DamageFacts) -> DamageRow:
 
 FOUND_BY = {"stale bytes": 6, "damage is cut off": 34}  # the search begins there
 BUGS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
-    "stale bytes": (REUSED, partial(patch.object, SegmentStock, "_wipe_piece", _unwiped)),
+    "stale bytes": (REUSED, partial(patch.object, JournalSegmentStock, "_wipe_piece", _unwiped)),
     "damage is cut off": (LYING, partial(patch, "mqbroker.journal.recover.decide", _cut_always)),
 }
 

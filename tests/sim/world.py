@@ -32,8 +32,8 @@ from mqbroker.node.values.effects import (
     CloseConnection,
     Connect,
     DelayStop,
+    DeleteJournalSegment,
     DeleteLarge,
-    DeleteSegment,
     Derive,
     Effect,
     FinishLarge,
@@ -467,7 +467,7 @@ class SimNode:
                 self.give(given.Done(effect_id, key_of(effect)))
             case AdminReply(number):
                 self._answers[number](effect)
-            case DeleteSegment(effect_id, segment):
+            case DeleteJournalSegment(effect_id, segment):
                 is_done = self.disk.delete(segment)
                 self.give(given.Done(effect_id) if is_done else given.Failed(effect_id, "EIO on unlink"))
             case ReadPage(effect_id, slices):

@@ -17,8 +17,8 @@ from zlib import crc32
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.slices import JournalOptions
-from mqbroker.io.journal_directory import FORGONE_NAME, JournalDirectory, OpenSegment
-from mqbroker.io.segment_stock import SegmentStock
+from mqbroker.io.journal_directory import FORGONE_NAME, JournalDirectory, OpenJournalSegment
+from mqbroker.io.segment_stock import JournalSegmentStock
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
@@ -70,9 +70,9 @@ class WornDisk:
     def _open_directory(self, on_damage: str) -> None:
         options = replace(self._options, journal_on_damage=on_damage)
         self._directory = JournalDirectory(DIRECTORY, self._node_id, options, self.files)
-        self._stock = SegmentStock(self._directory)
-        self._segment: OpenSegment | None = None
-        self._spare: OpenSegment | None = None
+        self._stock = JournalSegmentStock(self._directory)
+        self._segment: OpenJournalSegment | None = None
+        self._spare: OpenJournalSegment | None = None
         self._offset = 0
 
     # -- while the node runs -------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class WornDisk:
         self._is_given_up = False
         return self.synced_position
 
-    def _framed(self, group: list[Append], segment: OpenSegment) -> tuple[list[bytes], int]:
+    def _framed(self, group: list[Append], segment: OpenJournalSegment) -> tuple[list[bytes], int]:
         chunks, start = list[bytes](), self._offset
         for append in group:
             place = (append.position, self.synced_position)
@@ -104,7 +104,7 @@ class WornDisk:
             chunks.append(data)
         return chunks, start
 
-    def _begin(self, append: Append) -> OpenSegment:
+    def _begin(self, append: Append) -> OpenJournalSegment:
         """As `io.segment_pool` does it."""
         if self._segment is not None:
             self.files.close(self._segment.fd)

@@ -38,8 +38,8 @@ from mqbroker.node.values.effects import (
     CloseConnection,
     Connect,
     DelayStop,
+    DeleteJournalSegment,
     DeleteLarge,
-    DeleteSegment,
     Derive,
     Effect,
     FinishLarge,
@@ -398,7 +398,7 @@ class Stage:
             case AdminReply(request_id, _, _):
                 assert request_id not in self.replies, "answered twice"
                 self.replies[request_id] = effect
-            case DeleteSegment(effect_id, segment):
+            case DeleteJournalSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self.give(given.Done(effect_id))
             case ReadPage():

@@ -23,7 +23,7 @@ from mqctl.bundle.manifest import describe, parse_target
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.output import Format, OutputShape, data_console
-from mqctl.playbook.events import RunState
+from mqctl.playbook.events import PlayProgress
 from mqctl.playbook.outcome import report
 from mqctl.playbook.rollout import MARK
 from mqctl.playbook.run import Play, run_play, verdict
@@ -95,7 +95,7 @@ class Site:
         target = parse_target(version, f"manylinux_2_17_{platform.machine()}")
         (folder / "bundle/manifest.json").write_text(describe(folder / "bundle", "0.1.0", target).to_json())
 
-    def run(self, hosts: Hosts, **variables: Any) -> RunState:
+    def run(self, hosts: Hosts, **variables: Any) -> PlayProgress:
         """A rollout of these hosts, each with variables of its own."""
         common = {
             **COMMON,

@@ -6,20 +6,20 @@ import itertools
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.client.stages import STAGES, Stage, Turn
+from mqbroker.client.stages import STAGES, Stage, StageEvent
 
 NEXT = STAGES.moves
 
 
-@pytest.mark.parametrize(("stage", "turn"), list(itertools.product(Stage, Turn)))
-def test_every_pair(stage: Stage, turn: Turn) -> None:
-    if (stage, turn) in NEXT:
-        assert STAGES.after(stage, turn) is NEXT[stage, turn]
+@pytest.mark.parametrize(("stage", "event"), list(itertools.product(Stage, StageEvent)))
+def test_every_pair(stage: Stage, event: StageEvent) -> None:
+    if (stage, event) in NEXT:
+        assert STAGES.after(stage, event) is NEXT[stage, event]
     else:
         with pytest.raises(Bug):
-            STAGES.after(stage, turn)
+            STAGES.after(stage, event)
 
 
 def test_every_stage_but_the_last_can_end() -> None:
-    assert {stage for stage, turn in NEXT if turn is Turn.END} == set(Stage) - {Stage.ENDED}
-    assert not [turn for stage, turn in NEXT if stage is Stage.ENDED]
+    assert {stage for stage, event in NEXT if event is StageEvent.END} == set(Stage) - {Stage.ENDED}
+    assert not [event for stage, event in NEXT if stage is Stage.ENDED]

@@ -69,12 +69,12 @@ ALL: list[tuple[n.ClusterNotice, str]] = [
     ),
     (n.MemberGone(NODE, n.Version(7, 2, 3)), f'{{"kind":"member-gone","node_id":"{NODE}","term":3,"version":[7,2]}}'),
     (
-        n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
+        n.GroupClusterNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
         f'{{"kind":"group","act":"proposal","queue":"orders","group_id":"g","cluster_name":"orders{NODE}",'
         f'"node_id":"{NODE}","to":"{NODE}","number":7,"distance":0}}',
     ),
     (
-        n.GroupNotice(n.RESPONSE, "orders", "g", "", NODE, "", 8, 1),
+        n.GroupClusterNotice(n.RESPONSE, "orders", "g", "", NODE, "", 8, 1),
         f'{{"kind":"group","act":"response","queue":"orders","group_id":"g","cluster_name":"","node_id":"{NODE}",'
         '"to":"","number":8,"distance":1}',
     ),
@@ -108,7 +108,7 @@ versions = st.builds(n.Version, numbers, numbers, numbers)
         st.builds(n.MemberGone, st.just(NODE), versions),
         st.builds(n.Member, st.just(NODE), st.just("a" * 32), st.just("mq2"), st.sampled_from([(), (OWN,)]), versions,
                   st.sampled_from(["", "LOCAL", "REMOTE"])),
-        st.builds(n.GroupNotice, st.sampled_from([n.PROPOSAL, n.RESPONSE, n.UNPROPOSAL]), texts, texts, names,
+        st.builds(n.GroupClusterNotice, st.sampled_from([n.PROPOSAL, n.RESPONSE, n.UNPROPOSAL]), texts, texts, names,
                   st.just(NODE), st.sampled_from(["", NODE]), st.integers(0, n.VERSION_MAX),
                   st.integers(0, n.DISTANCE_MAX)),
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.cluster import notices as n
 from mqbroker.cluster import remote_table
-from mqbroker.cluster.remote_table import BindingNotice, PassedOver, RemoteTable
+from mqbroker.cluster.remote_table import BindingClusterNotice, PassedOver, RemoteTable
 from mqbroker.cluster.remote_table_states import TableState
 
 from tests.unit.cluster.neighbours import A, B, C, D, E, Hearer
@@ -37,12 +37,12 @@ def closed(selector: str = "", queue: str = "q", node_id: str = B) -> n.Consumer
 RESET, COMPLETE = n.Reset(), n.ResetComplete()
 
 
-def tell(table: RemoteTable, *notices: BindingNotice) -> None:
+def tell(table: RemoteTable, *notices: BindingClusterNotice) -> None:
     for notice in notices:
         table.hear(notice)
 
 
-def live(hearer: Hearer, *notices: BindingNotice, neighbour: str = B) -> RemoteTable:
+def live(hearer: Hearer, *notices: BindingClusterNotice, neighbour: str = B) -> RemoteTable:
     """A table that has heard these as the beginning; routing's calls are taken."""
     table = hearer.table(neighbour)
     tell(table, RESET, *notices, COMPLETE)
@@ -198,7 +198,7 @@ def test_one_with_other_terms_has_its_consumers_until_all_are_told_again() -> No
 
 
 @pytest.mark.parametrize("after", [added("r"), removed("r"), created("", "r"), closed("b = 1")])
-def test_those_that_are_not_told_again_are_gone_with_the_next_that_is_told(after: BindingNotice) -> None:
+def test_those_that_are_not_told_again_are_gone_with_the_next_that_is_told(after: BindingClusterNotice) -> None:
     hearer = Hearer()
     table = live(hearer, added(), created(), created("a = 1"), created("b = 2"))
     tell(table, added(selector="b = 1"), created("a = 1"))
@@ -227,7 +227,7 @@ def test_reset_in_the_middle_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("notice", [removed("x"), created("", "x"), closed("", "x"), closed(), closed("a = 1")])
-def test_what_nobody_knows_changes_nothing(notice: BindingNotice) -> None:
+def test_what_nobody_knows_changes_nothing(notice: BindingClusterNotice) -> None:
     hearer = Hearer()
     tell(live(hearer, added()), notice)
     assert (hearer.routing.taken(), hearer.logged) == ([], [])

@@ -23,7 +23,7 @@ from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import encode_attributes
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.effects import DeleteJournalSegment
 from mqbroker.node.values.inputs import Done, Input, Synced
 
 from tests.support.patience import PATIENCE_S
@@ -252,8 +252,8 @@ def test_segments_roll_and_go(node: Node, tmp_path: Path) -> None:
             node.wait(append.position)
     assert numbers == used[:-1]
     for number in numbers:
-        node.disk.delete(DeleteSegment(1000 + number, number))
-    node.disk.delete(DeleteSegment(1, 1))
+        node.disk.delete(DeleteJournalSegment(1000 + number, number))
+    node.disk.delete(DeleteJournalSegment(1, 1))
     with node.changed:
         assert node.changed.wait_for(
             lambda: sum(isinstance(i, Done) for i in node.inputs) == len(numbers) + 1, PATIENCE_S

@@ -18,12 +18,12 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.io.segment_pool import SegmentPool
-from mqbroker.io.segment_stock import SegmentStock
+from mqbroker.io.segment_pool import JournalSegmentPool
+from mqbroker.io.segment_stock import JournalSegmentStock
 from mqbroker.journal.entry import Chunk
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
 from mqbroker.journal.records import encode_attributes
-from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.effects import DeleteJournalSegment
 from mqbroker.node.values.inputs import Done, Failed, Input
 
 from tests.support.patience import PATIENCE_S
@@ -103,7 +103,7 @@ class Site:
         self.directory.load()
         for number in range(1, segments + 1):
             self.make(number, FILE_BYTES)
-        self.stock = SegmentStock(self.directory)
+        self.stock = JournalSegmentStock(self.directory)
         self.files.told.clear()
 
     def make(self, number: int, size_bytes: int) -> None:
@@ -296,7 +296,7 @@ def test_it_rests_longer_when_enough_files_have_their_zeros(tmp_path: Path, monk
     assert site.stock.wait_s == pytest.approx(0.06), "there are too few again"
 
 
-class Pool(SegmentPool):
+class Pool(JournalSegmentPool):
     """With what it posted."""
 
     def __init__(self, site: Site) -> None:
@@ -416,7 +416,7 @@ def test_a_journal_goes_round_in_its_files(tmp_path: Path) -> None:
             if number > 1:
                 node.journal.settle(1, number - 1, 1)
             for segment in node.journal.deletable():
-                node.disk.delete(DeleteSegment(segment, segment))
+                node.disk.delete(DeleteJournalSegment(segment, segment))
             node.wait(node.store(number, b"%d" % number * 5000))
         next_id, left = next_id + 120, 1
         assert node.disk.close()

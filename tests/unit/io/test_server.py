@@ -31,7 +31,7 @@ from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,
     DelayStop,
-    DeleteSegment,
+    DeleteJournalSegment,
     Derive,
     Halt,
     LoadConfiguration,
@@ -64,7 +64,7 @@ class CountingDiskThread(CountingDisk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.deleted: list[DeleteSegment] = []
+        self.deleted: list[DeleteJournalSegment] = []
         self.read_pages: list[ReadPage] = []
         self.appends_total = 0
         self.written_bytes_total = 0
@@ -73,7 +73,7 @@ class CountingDiskThread(CountingDisk):
     def is_alive(self) -> bool:
         return True
 
-    def delete(self, effect: DeleteSegment) -> None:
+    def delete(self, effect: DeleteJournalSegment) -> None:
         self.deleted.append(effect)
 
     def read(self, effect: ReadPage) -> None:
@@ -416,7 +416,11 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
             effects: list[Any] = []
             for item in inputs:
                 if isinstance(item, AdminRequest):
-                    effects += [DeleteSegment(1, 5), Derive(2, "sha256", b"p", b"s", 1), AdminReply(item.id, "yes")]
+                    effects += [
+                        DeleteJournalSegment(1, 5),
+                        Derive(2, "sha256", b"p", b"s", 1),
+                        AdminReply(item.id, "yes"),
+                    ]
                     effects.append(ReadPage(3, ()))
             return Batch(effects=effects)
 
@@ -426,7 +430,7 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
             assert json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S)) == {"id": 9, "result": "yes"}
             await until(lambda: it.core.of(Done))
             assert it.core.of(Done)[0].id == 2
-            assert it.disk.deleted == [DeleteSegment(1, 5)]
+            assert it.disk.deleted == [DeleteJournalSegment(1, 5)]
             assert it.disk.read_pages == [ReadPage(3, ())]
             writer.close()
 

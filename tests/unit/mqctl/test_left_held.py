@@ -16,7 +16,7 @@ from mqctl.commands import drain, rollback, rollout, scale_down, scale_up, undra
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.playbook.events import RunState
+from mqctl.playbook.events import PlayProgress
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -85,7 +85,7 @@ def test_a_playbook_that_is_done_is_not_led_to_again(
         monkeypatch.setattr(module, "carry_out", lambda *_: Exit.DONE)
     monkeypatch.setattr(rollback, "verify", lambda *_: Exit.DONE)
     monkeypatch.setattr(rolling.settled, "mark", lambda *_: None)
-    monkeypatch.setattr(uninstall, "run_play", lambda *_: RunState())
+    monkeypatch.setattr(uninstall, "run_play", lambda *_: PlayProgress())
     monkeypatch.setattr(scale_up, "is_added", lambda _, host: act is adds and host.name == "mq3")
     monkeypatch.setattr(scale_up, "_check_multicast", lambda *_: None)
     loses_mq1(test_gate_asked.ServingHost, monkeypatch)
@@ -113,9 +113,9 @@ def test_a_removal_that_was_cut_off_is_gone_on_with_for_its_own_hosts(
     options = replace(options, force=True, yes=True)
     noted: list[str] = []
 
-    def is_played(world: World, *_: object) -> RunState:
+    def is_played(world: World, *_: object) -> PlayProgress:
         noted.append(world.operation.note["what"] if world.operation else "")
-        return RunState()
+        return PlayProgress()
 
     monkeypatch.setattr(uninstall, "run_play", is_played)
     operation.begin(rack, cluster_of(), command)

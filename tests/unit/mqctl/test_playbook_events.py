@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 from mqctl.exits import Exit
-from mqctl.playbook.events import TOLD, Happened, RunState, reason_of
+from mqctl.playbook.events import TOLD, Happened, PlayProgress, reason_of
 from mqctl.playbook.redact import HIDDEN, Redactor
 from mqctl.playbook.run import may_be_busy, verdict
 
@@ -20,7 +20,7 @@ def event(kind: str, host: str = "mq1", task: str = "copy", **result: Any) -> di
 
 
 def test_a_host_that_fails_does_not_hide_the_rest() -> None:
-    state = RunState()
+    state = PlayProgress()
     assert state.apply(event("runner_on_ok", changed=True)) == [Happened("changed", "mq1", "release: copy")]
     assert state.apply(event("runner_on_failed", "mq2", msg="no\nspace")) == [
         Happened("failed", "mq2", "release: copy: no space")
@@ -44,11 +44,11 @@ def test_what_becomes_of_links_is_told() -> None:
     for name in names:
         told = event("runner_on_ok", "mq1", name, msg="default: the link to mq2 (7)")
         told["event_data"]["role"] = None
-        assert RunState().apply(told) == [Happened(TOLD[name], "mq1", "default: the link to mq2 (7)")]
+        assert PlayProgress().apply(told) == [Happened(TOLD[name], "mq1", "default: the link to mq2 (7)")]
 
 
 def test_a_task_whose_answer_was_lost_may_be_under_way() -> None:
-    state = RunState()
+    state = PlayProgress()
     state.apply(event("runner_on_start", "mq1"))
     state.apply(event("runner_on_ok", "mq2"))
     state.apply(event("runner_on_unreachable", "mq3", msg="timed out"))
@@ -56,7 +56,7 @@ def test_a_task_whose_answer_was_lost_may_be_under_way() -> None:
 
 
 def test_unreachable_alone_is_degraded() -> None:
-    state = RunState()
+    state = PlayProgress()
     state.apply(event("runner_on_ok"))
     assert verdict(state) is Exit.DONE
     state.apply(event("runner_on_unreachable", "mq3"))
@@ -65,7 +65,7 @@ def test_unreachable_alone_is_degraded() -> None:
 
 def test_who_only_looked_back_at_another_was_stopped() -> None:
     (task,) = yaml.safe_load((ROOT / "playbooks/tasks/batch.yml").read_text())
-    state = RunState()
+    state = PlayProgress()
     said = event("runner_on_failed", task=task["name"], msg="mq2 fell out in a batch before this one")
     said["event_data"]["role"] = ""
     assert state.apply(said) == [Happened("stopped", "mq1", "mq2 fell out in a batch before this one")]
@@ -73,7 +73,7 @@ def test_who_only_looked_back_at_another_was_stopped() -> None:
 
 
 def test_an_ignored_failure_is_none() -> None:
-    state = RunState()
+    state = PlayProgress()
     one = event("runner_on_failed")
     one["event_data"]["ignore_errors"] = True
     assert state.apply(one) == []
@@ -87,7 +87,7 @@ def test_the_reason_of_a_loop_is_that_of_its_item() -> None:
 
 
 def test_findings_are_taken_from_facts_and_from_results() -> None:
-    state = RunState()
+    state = PlayProgress()
     finding = {"level": "warning", "check": "clock", "message": "not synchronised"}
     state.apply(event("runner_on_ok", ansible_facts={"preflight_findings": [finding]}))
     assert state.hosts["mq1"].findings == [finding]
@@ -106,7 +106,7 @@ def test_secrets_of_the_inventory_are_taken_out_of_texts() -> None:
 
 
 def test_hosts_are_shown_in_the_order_of_the_inventory() -> None:
-    state = RunState()
+    state = PlayProgress()
     for host in ("mq3", "mq1", "localhost", "mq2"):
         state.apply(event("runner_on_ok", host))
     state.put_in_order(["mq1", "mq2", "mq3", "mq4"])
@@ -118,7 +118,7 @@ def verdict_of(state: str, *reasons: str) -> dict[str, Any]:
 
 
 def test_a_host_that_preflight_said_no_to_is_refused_and_the_others_are_stopped() -> None:
-    state = RunState()
+    state = PlayProgress()
     state.apply(event("runner_on_ok", **verdict_of("ok")))
     state.apply(event("runner_on_ok", "mq2", **verdict_of("refused", "full")))
     assert state.apply(event("runner_on_failed", "mq2", msg="full; nothing was changed")) == [
@@ -133,7 +133,7 @@ def test_a_host_that_preflight_said_no_to_is_refused_and_the_others_are_stopped(
 
 
 def test_only_who_has_the_mark_has_come_to_the_end() -> None:
-    state = RunState()
+    state = PlayProgress()
     state.apply(event("runner_on_ok", ansible_facts={"all_done": True, "password": "canary"}))
     state.apply(event("runner_on_ok", "mq2", changed=True))
     state.apply(event("runner_on_ok", "mq3"))
@@ -149,7 +149,7 @@ def test_only_who_has_the_mark_has_come_to_the_end() -> None:
 
 
 def test_who_interrupts_a_run_is_told_how_far_each_host_has_come() -> None:
-    state = RunState()
+    state = PlayProgress()
     state.apply(event("runner_on_ok", "done", ansible_facts={"mq_rollout_done": True}))
     state.apply(event("runner_on_ok", "midway", task="look"))
     state.apply(event("runner_on_start", "midway", task="install"))

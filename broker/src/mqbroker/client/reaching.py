@@ -22,7 +22,7 @@ from mqbroker.client.errors import ClientError, Closed, ConnectionFailed, LoginR
 from mqbroker.client.intake import Intake
 from mqbroker.client.options import Settings
 from mqbroker.client.places import Places
-from mqbroker.client.stages import STAGES, Stage, Turn
+from mqbroker.client.stages import STAGES, Stage, StageEvent
 from mqbroker.client.uri import Endpoint
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
@@ -60,8 +60,8 @@ class Reaching(Intake):
         assert self._session is not None
         return self._session
 
-    def _move(self, turn: Turn) -> None:
-        self.stage = STAGES.after(self.stage, turn)
+    def _move(self, event: StageEvent) -> None:
+        self.stage = STAGES.after(self.stage, event)
 
     def _after_ms(self, duration_ms: int) -> int:
         return self.at.monotonic_ns + duration_ms * NS_PER_MS
@@ -89,7 +89,7 @@ class Reaching(Intake):
                 return
             self._rest()
             return
-        self._move(Turn.DIAL)
+        self._move(StageEvent.DIAL)
         self._attempt += 1
         self.endpoint = endpoint
         self._due_ns = self._after_ms(self.settings.call_timeout_ms)
@@ -97,7 +97,7 @@ class Reaching(Intake):
 
     def _rest(self) -> None:
         delay_ms = self.places.delay_ms()
-        self._move(Turn.REST)
+        self._move(StageEvent.REST)
         self._due_ns = self._after_ms(delay_ms)
         self._tell(f"no connection ({self._reason.why}); the next round begins in {delay_ms} ms")
 
@@ -115,7 +115,7 @@ class Reaching(Intake):
         if event.attempt != self._attempt or self.stage is not Stage.DIALLING:
             return
         settings = self.settings
-        self._move(Turn.DIALLED)
+        self._move(StageEvent.DIALLED)
         limits = ConnectionLimits(settings.max_frame_size, FRAME_BEFORE_OPEN, settings.idle_timeout_ms, 1, LINKS_MAX,
                                   settings.max_message_size + settings.max_frame_size)  # fmt: skip
         login = sasl.SaslClient(settings.user, settings.password, event.entropy, has_certificate=event.has_certificate,
@@ -158,7 +158,7 @@ class Reaching(Intake):
     def _began(self, event: Began) -> None:
         if self.stage is not Stage.OPENING:
             return  # a session that replaces one that the broker ended
-        self._move(Turn.OPENED)
+        self._move(StageEvent.OPENED)
         self._due_ns = 0
         self._was_up = True
         self._up_ns = self.at.monotonic_ns
@@ -238,7 +238,7 @@ class Reaching(Intake):
 
     def _give_up(self, error: ClientError) -> None:
         """For good."""
-        self._move(Turn.END)
+        self._move(StageEvent.END)
         self._due_ns = 0
         self._reason = error
         if self._start_token is not None:
@@ -258,7 +258,7 @@ class Reaching(Intake):
         self._shut_tokens.append(request.token)
         if self.stage is Stage.UP:
             assert self._connection is not None
-            self._move(Turn.CLOSE)
+            self._move(StageEvent.CLOSE)
             self._due_ns = self._after_ms(CLOSE_MS)
             self._connection.close()
             self._handle()

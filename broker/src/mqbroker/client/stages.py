@@ -23,7 +23,7 @@ class Stage(StateMember):
     ENDED = "ended"
 
 
-class Turn(StateEvent):
+class StageEvent(StateEvent):
     """What moves it."""
 
     DIAL = "dial", OURS
@@ -36,23 +36,23 @@ class Turn(StateEvent):
 
 STAGES: Final = StateTable(
     {
-        (Stage.NEW, Turn.DIAL): Stage.DIALLING,
-        (Stage.NEW, Turn.END): Stage.ENDED,
-        (Stage.DIALLING, Turn.DIAL): Stage.DIALLING,
-        (Stage.DIALLING, Turn.DIALLED): Stage.OPENING,
-        (Stage.DIALLING, Turn.REST): Stage.WAITING,
-        (Stage.DIALLING, Turn.END): Stage.ENDED,
-        (Stage.OPENING, Turn.DIAL): Stage.DIALLING,
-        (Stage.OPENING, Turn.OPENED): Stage.UP,
-        (Stage.OPENING, Turn.REST): Stage.WAITING,
-        (Stage.OPENING, Turn.END): Stage.ENDED,
-        (Stage.UP, Turn.DIAL): Stage.DIALLING,
-        (Stage.UP, Turn.REST): Stage.WAITING,
-        (Stage.UP, Turn.CLOSE): Stage.CLOSING,
-        (Stage.UP, Turn.END): Stage.ENDED,
-        (Stage.WAITING, Turn.DIAL): Stage.DIALLING,
-        (Stage.WAITING, Turn.END): Stage.ENDED,
-        (Stage.CLOSING, Turn.END): Stage.ENDED,
+        (Stage.NEW, StageEvent.DIAL): Stage.DIALLING,
+        (Stage.NEW, StageEvent.END): Stage.ENDED,
+        (Stage.DIALLING, StageEvent.DIAL): Stage.DIALLING,
+        (Stage.DIALLING, StageEvent.DIALLED): Stage.OPENING,
+        (Stage.DIALLING, StageEvent.REST): Stage.WAITING,
+        (Stage.DIALLING, StageEvent.END): Stage.ENDED,
+        (Stage.OPENING, StageEvent.DIAL): Stage.DIALLING,
+        (Stage.OPENING, StageEvent.OPENED): Stage.UP,
+        (Stage.OPENING, StageEvent.REST): Stage.WAITING,
+        (Stage.OPENING, StageEvent.END): Stage.ENDED,
+        (Stage.UP, StageEvent.DIAL): Stage.DIALLING,
+        (Stage.UP, StageEvent.REST): Stage.WAITING,
+        (Stage.UP, StageEvent.CLOSE): Stage.CLOSING,
+        (Stage.UP, StageEvent.END): Stage.ENDED,
+        (Stage.WAITING, StageEvent.DIAL): Stage.DIALLING,
+        (Stage.WAITING, StageEvent.END): Stage.ENDED,
+        (Stage.CLOSING, StageEvent.END): Stage.ENDED,
     },
     "client connection in stage {state}: {event}",
 )

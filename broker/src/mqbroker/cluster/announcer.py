@@ -25,7 +25,7 @@ from mqbroker.cluster.notices import (
     ClusterNotice,
     ConsumerClosed,
     ConsumerCreated,
-    GroupNotice,
+    GroupClusterNotice,
     Member,
     MemberGone,
     Reset,
@@ -188,7 +188,7 @@ class Announcer:
         for subscriber in list(self.subscribers):
             subscriber.change(text)
 
-    def tell(self, notice: GroupNotice, came_from: str = "") -> None:
+    def tell(self, notice: GroupClusterNotice, came_from: str = "") -> None:
         """Of a group: straight to the neighbour that it is for, else to all who hear of what is so far away."""
         text = encode(notice)
         if len(text) > NOTICE_BYTES_MAX:

@@ -144,7 +144,7 @@ class ResetComplete:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupNotice:
+class GroupClusterNotice:
     """Of the owner of a group. `node_id` says it, and `number` tells apart what it says.
 
     PROPOSAL: a node would have `cluster_name` own the group; RESPONSE: it is owned by that, or by nobody where
@@ -164,7 +164,7 @@ class GroupNotice:
 
 ClusterNotice = (
     Member | MemberGone | Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
-    | GroupNotice
+    | GroupClusterNotice
 )  # fmt: skip
 
 KINDS: Final[dict[type[Any], str]] = {
@@ -176,7 +176,7 @@ KINDS: Final[dict[type[Any], str]] = {
     ConsumerCreated: "consumer-created",
     ConsumerClosed: "consumer-closed",
     ResetComplete: "reset-complete",
-    GroupNotice: "group",
+    GroupClusterNotice: "group",
 }
 
 
@@ -270,8 +270,8 @@ def _cluster_name(row: dict[str, Any]) -> str:
     return text_of(row, "cluster_name", _CLUSTER_NAME)
 
 
-def _group(row: dict[str, Any]) -> GroupNotice:
-    return GroupNotice(
+def _group(row: dict[str, Any]) -> GroupClusterNotice:
+    return GroupClusterNotice(
         text_of(row, "act", _ACT),
         text_of(row, "queue"),
         text_of(row, "group_id"),

@@ -39,7 +39,7 @@ CIRCLES_MAX: Final = 3
 CIRCLE_NS: Final = 30_000_000_000  # far more than one round takes: a notice there and one back
 SELECTORS_MAX: Final = 100_000  # of its consumers, those of one text at one queue counted once
 
-BindingNotice = Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
+BindingClusterNotice = Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
 BINDING_NOTICES: Final = (Reset, BindingAdded, BindingRemoved, ConsumerCreated, ConsumerClosed, ResetComplete)
 Counts = dict[str, int]  # consumers by the text of their selector
 
@@ -110,7 +110,7 @@ class RemoteTable:
         """Whether all that the neighbour has is known."""
         return self.state is TableState.LIVE
 
-    def hear(self, notice: BindingNotice) -> None:
+    def hear(self, notice: BindingClusterNotice) -> None:
         """What the neighbour tells. Raises PeerFault of the link."""
         LOOK.has_touched = True
         if isinstance(notice, Reset):

@@ -19,14 +19,14 @@ from typing import Final
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.histogram import Histogram
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
+from mqbroker.io.journal_directory import JournalDirectory, OpenJournalSegment, fault_of
 from mqbroker.io.page_reader import PageReader
-from mqbroker.io.segment_pool import SegmentPool
+from mqbroker.io.segment_pool import JournalSegmentPool
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import Chunk, entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.values.effects import DeleteSegment, ReadPage
+from mqbroker.node.values.effects import DeleteJournalSegment, ReadPage
 from mqbroker.node.values.inputs import Input, Synced
 
 # How long an append that nothing waits for may stay in memory.
@@ -88,10 +88,10 @@ class Disk:
         self.appends_total = 0
         self.written_bytes_total = 0
         self.syncs = Histogram(SYNC_BOUNDS_S)
-        self._segment: OpenSegment | None = None
+        self._segment: OpenJournalSegment | None = None
         self._can_write_synced = False
         self._offset = FILE_HEADER_BYTES
-        self._pool = SegmentPool(directory, post, self._fail_beside)
+        self._pool = JournalSegmentPool(directory, post, self._fail_beside)
         self._pages = PageReader(directory, post, self._fail_beside)
         try:
             self._can_write_synced = self._files.can_write_synced(directory.path)
@@ -151,7 +151,7 @@ class Disk:
         finally:
             self._lock.release()
 
-    def delete(self, effect: DeleteSegment) -> None:
+    def delete(self, effect: DeleteJournalSegment) -> None:
         """Off the loop; Done or Failed follows. What allows it is in the current segment at the latest: that is on disk
         first."""
         segment = self._segment
@@ -278,7 +278,7 @@ class Disk:
                 self._changed.notify_all()
         self._post(Synced(group[-1].position))
 
-    def _begin_segment(self, append: Append) -> OpenSegment:
+    def _begin_segment(self, append: Append) -> OpenJournalSegment:
         old = self._segment
         if old is not None:
             if not self._is_synced:
@@ -290,12 +290,12 @@ class Disk:
         self._use(segment, FILE_HEADER_BYTES)
         return segment
 
-    def _complete(self, segment: OpenSegment, position: int) -> None:
+    def _complete(self, segment: OpenJournalSegment, position: int) -> None:
         """Without `journal-sync` the only sync of a file: recovery relies on complete files before the last one."""
         self._files.sync(segment.fd)
         self._proven = position
 
-    def _use(self, segment: OpenSegment, offset: int) -> None:
+    def _use(self, segment: OpenJournalSegment, offset: int) -> None:
         """What is written from now on goes into this one."""
         self._segment, self._offset = segment, offset
 

@@ -40,7 +40,7 @@ _FORGONE = re.compile(r"([0-9]{1,20}) ([0-9]{1,20})", re.ASCII)
 _SET_ASIDE = re.compile(r"journal-[0-9]{10,20}\.mqj\.damaged-[0-9]+")
 
 
-class OpenSegment(NamedTuple):
+class OpenJournalSegment(NamedTuple):
     """A file that can be written to. `seed` goes into the checksums of its entries."""
 
     number: int
@@ -113,24 +113,24 @@ class JournalDirectory:
     def path_of(self, number: int) -> Path:
         return self.path / file_name(number)
 
-    def open(self, number: int) -> OpenSegment:
+    def open(self, number: int) -> OpenJournalSegment:
         """Go on with a file that exists."""
         path = self.path_of(number)
         header = decode_file_header(self.files.read_piece(path, 0, FILE_HEADER_BYTES))
         if header is None:
             raise OSError(errno.EIO, "the header can't be read any more", str(path))
-        return OpenSegment(number, self.files.open(path), header.seed)
+        return OpenJournalSegment(number, self.files.open(path), header.seed)
 
-    def prepare(self, number: int, size_bytes: int) -> OpenSegment:
+    def prepare(self, number: int, size_bytes: int) -> OpenJournalSegment:
         """Make a file of zeros with its header, on disk, but without its name yet."""
         return self._make(number, self.files.create(self._unnamed_path(number)), size_bytes)
 
-    def reuse(self, path: Path, number: int) -> OpenSegment:
+    def reuse(self, path: Path, number: int) -> OpenJournalSegment:
         """As `prepare`, of a file without a name that is of the standard size and has zeros all over on disk."""
         self.files.rename(path, self._unnamed_path(number))
         return self._make(number, self.files.open(self._unnamed_path(number)), self.standard_bytes, has_zeros=True)
 
-    def _make(self, number: int, fd: int, size_bytes: int, *, has_zeros: bool = False) -> OpenSegment:
+    def _make(self, number: int, fd: int, size_bytes: int, *, has_zeros: bool = False) -> OpenJournalSegment:
         size_bytes = _whole_blocks(size_bytes)
         header = encode_file_header(number, size_bytes, self._node_id, self._term)
         try:
@@ -144,9 +144,9 @@ class JournalDirectory:
             raise
         decoded = decode_file_header(header)
         assert decoded is not None
-        return OpenSegment(number, fd, decoded.seed)
+        return OpenJournalSegment(number, fd, decoded.seed)
 
-    def name(self, segment: OpenSegment) -> None:
+    def name(self, segment: OpenJournalSegment) -> None:
         """Give a prepared file its name, for good."""
         self.files.rename(self._unnamed_path(segment.number), self.path_of(segment.number))
         self.files.sync_directory(self.path)
@@ -159,7 +159,7 @@ class JournalDirectory:
         finally:
             self.files.close(fd)
 
-    def discard(self, segment: OpenSegment) -> None:
+    def discard(self, segment: OpenJournalSegment) -> None:
         """A file with its name that will not be used. Should the name come back, recovery removes it."""
         self.files.close(segment.fd)
         self.files.unlink(self.path_of(segment.number))

@@ -15,14 +15,14 @@ import threading
 from collections.abc import Callable
 
 from mqbroker.base.errors import StorageFault
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
-from mqbroker.io.segment_stock import SegmentStock
+from mqbroker.io.journal_directory import JournalDirectory, OpenJournalSegment, fault_of
+from mqbroker.io.segment_stock import JournalSegmentStock
 from mqbroker.node.values.inputs import Done, Failed, Input
 
 DELETIONS_MAX = 4096
 
 
-class SegmentPool:
+class JournalSegmentPool:
     """`take` is for the disk thread, `delete` for any."""
 
     def __init__(
@@ -31,11 +31,11 @@ class SegmentPool:
         self._directory = directory
         self._post = post
         self._fail = fail
-        self._stock = SegmentStock(directory)  # the thread's own
+        self._stock = JournalSegmentStock(directory)  # the thread's own
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(DELETIONS_MAX)
         self._prepared = threading.Condition()
         self._wanted: int | None = None
-        self._spare: OpenSegment | None = None
+        self._spare: OpenJournalSegment | None = None
         self._thread = threading.Thread(target=self._run, name="disk-files", daemon=True)
         self._thread.start()
 
@@ -49,7 +49,7 @@ class SegmentPool:
             with self._prepared:
                 self._wanted = None
 
-    def take(self, number: int, size_bytes: int) -> OpenSegment:
+    def take(self, number: int, size_bytes: int) -> OpenJournalSegment:
         """Segment `number` under its name, with room for `size_bytes`. Raises OSError."""
         with self._prepared:
             while self._wanted == number:
@@ -97,7 +97,7 @@ class SegmentPool:
         self._stock.close()
 
     def _prepare(self, number: int) -> None:
-        spare: OpenSegment | None = None
+        spare: OpenJournalSegment | None = None
         with contextlib.suppress(OSError):
             spare = self._stock.prepare(number) or self._directory.prepare(number, self._directory.standard_bytes)
             spare = self._named(spare)
@@ -106,7 +106,7 @@ class SegmentPool:
             self._wanted = None
             self._prepared.notify_all()
 
-    def _named(self, segment: OpenSegment) -> OpenSegment | None:
+    def _named(self, segment: OpenJournalSegment) -> OpenJournalSegment | None:
         """With its name, ahead of its time: that costs a sync of the directory, and commits would wait for it."""
         try:
             self._directory.name(segment)

@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 
 from mqbroker.io.files import ZEROS
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.io.journal_directory import JournalDirectory, OpenJournalSegment
 from mqbroker.io.space_watch import roomy_bytes
 
 # The pause after a piece, by how long that took: most of the time the disk is for commits alone. While so many files
@@ -31,7 +31,7 @@ CLEAN_ENOUGH = 4
 LOOK_PERIOD_S = 5.0
 
 
-class SegmentStock:
+class JournalSegmentStock:
     """For one thread."""
 
     def __init__(self, directory: JournalDirectory) -> None:
@@ -76,7 +76,7 @@ class SegmentStock:
         if path is not None:
             self._unclean.append(path)
 
-    def prepare(self, number: int) -> OpenSegment | None:
+    def prepare(self, number: int) -> OpenJournalSegment | None:
         """Segment `number` of a file of the stock, without its name yet. None: there is none."""
         while not self._clean and self._unclean:
             self._wipe_piece()

@@ -43,8 +43,8 @@ from mqbroker.node.values.effects import (
     CloseConnection,
     Connect,
     DelayStop,
+    DeleteJournalSegment,
     DeleteLarge,
-    DeleteSegment,
     Derive,
     FinishLarge,
     JoinGroup,
@@ -78,7 +78,7 @@ FAREWELL_MS = 1000
 class DiskThread(Vital, AppendQueue, Protocol):
     """What a server needs of the disk thread beyond appends."""
 
-    def delete(self, effect: DeleteSegment) -> None: ...
+    def delete(self, effect: DeleteJournalSegment) -> None: ...
 
     def read(self, effect: ReadPage) -> None: ...
 
@@ -272,7 +272,7 @@ class Server:
             PauseReading: self._connections.pause_reading,
             Connect: self._connectors.connect,
             Derive: self._pool.submit,
-            DeleteSegment: disk.delete,
+            DeleteJournalSegment: disk.delete,
             ReadPage: disk.read,
             WriteLarge: self.large.write,
             FinishLarge: self.large.finish,

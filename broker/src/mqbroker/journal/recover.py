@@ -27,7 +27,7 @@ from mqbroker.journal.format import (
 )
 from mqbroker.journal.rebuild import NoBeginning, Rebuild
 from mqbroker.journal.records import Forgone, MalformedRecord
-from mqbroker.journal.recovered import Cut, Leave, Recovered, SegmentUse
+from mqbroker.journal.recovered import Cut, JournalSegmentUse, Leave, Recovered
 
 RESTORE = "put back the missing file or a backup of the whole directory"
 TRUNCATE = (
@@ -114,7 +114,7 @@ class _Recovery:
         self._term_before = 0  # of the files before the last one
         self._version = FORMAT_VERSION
         self._offsets: dict[int, int] = {}
-        self._uses: list[SegmentUse] = []
+        self._uses: list[JournalSegmentUse] = []
         self._cuts: list[Cut] = []
         self._set_aside: list[int] = []
         self._unused: list[int] = []
@@ -138,7 +138,7 @@ class _Recovery:
                 offset = entry.offset + entry_bytes(len(entry.payload))
             self._end(number, offset, (buffer, header.seed, is_last))
         finally:
-            self._uses.append(SegmentUse(number, len(buffer), offset, *self._rebuild.segment_use()))
+            self._uses.append(JournalSegmentUse(number, len(buffer), offset, *self._rebuild.segment_use()))
 
     def pass_over(self, number: int, buffer: bytes) -> None:
         """A file that was made ahead of its time. What comes last is the one before it. Raises Damage."""

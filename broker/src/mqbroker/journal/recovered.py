@@ -41,7 +41,7 @@ class RecoveredRun:
     kept_bytes: int = 0
 
 
-class SegmentUse(NamedTuple):
+class JournalSegmentUse(NamedTuple):
     """One file: how far it is written, and how much of that are messages (live and dead, counted per queue)."""
 
     number: int
@@ -90,7 +90,7 @@ class Recovered:
     was_clean: bool = True
     last_position: int = 0
     trim: int = 1
-    segments: list[SegmentUse] = field(default_factory=list)
+    segments: list[JournalSegmentUse] = field(default_factory=list)
     obsolete: list[int] = field(default_factory=list)
     unused: list[int] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)

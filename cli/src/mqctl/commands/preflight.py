@@ -17,7 +17,7 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import Heard, draw, probe
 from mqctl.output import Column, Format, Rows, write
-from mqctl.playbook.events import HostRun, RunState
+from mqctl.playbook.events import HostProgress, PlayProgress
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 
@@ -42,9 +42,9 @@ def run(world: World, options: Options) -> int:
     """
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
-    state = RunState()
+    state = PlayProgress()
     if options.multicast:
-        state.hosts = {one.name: HostRun(one.name) for one in hosts}
+        state.hosts = {one.name: HostProgress(one.name) for one in hosts}
     else:
         state = _play(world, options, cluster, hosts)
     heard = probe(world, cluster, hosts, {one.name for one in state.unreachable})
@@ -56,14 +56,14 @@ def run(world: World, options: Options) -> int:
     return verdict_of(state, rows)
 
 
-def _play(world: World, options: Options, cluster: InventoryCluster, hosts: Sequence[Host]) -> RunState:
+def _play(world: World, options: Options, cluster: InventoryCluster, hosts: Sequence[Host]) -> PlayProgress:
     """The playbook without its own matrix: it would take as long as the one here, many times over for many hosts."""
     variables: dict[str, Any] = {"mq_bundle": bundle_of(world, options, cluster), "preflight_multicast": False}
     variables["mq_tls_directory"] = str(folder_of(world, cluster).path)
     return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
 
 
-def rows_of(state: RunState, heard: Heard) -> list[dict[str, Any]]:
+def rows_of(state: PlayProgress, heard: Heard) -> list[dict[str, Any]]:
     """The rows of all hosts: what the playbook found, then what the probes did."""
     rows = []
     for run in state.hosts.values():
@@ -76,7 +76,7 @@ def rows_of(state: RunState, heard: Heard) -> list[dict[str, Any]]:
     return rows
 
 
-def verdict_of(state: RunState, rows: list[dict[str, Any]]) -> Exit:
+def verdict_of(state: PlayProgress, rows: list[dict[str, Any]]) -> Exit:
     """A finding of level error counts like a failed task."""
     levels = {row["level"] for row in rows}
     if levels & {"error", "failed"}:
@@ -84,7 +84,7 @@ def verdict_of(state: RunState, rows: list[dict[str, Any]]) -> Exit:
     return Exit.DEGRADED if "unreachable" in levels else verdict(state)
 
 
-def findings(host: HostRun) -> list[dict[str, Any]]:
+def findings(host: HostProgress) -> list[dict[str, Any]]:
     """Rows of one host: what was found, or that nothing was, or why nobody could look."""
     rows = [
         {

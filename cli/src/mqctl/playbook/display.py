@@ -8,7 +8,7 @@ from mqbroker.base.text import printable
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from mqctl.playbook.events import Happened, RunState
+from mqctl.playbook.events import Happened, PlayProgress
 from mqctl.world import World
 
 COLOURS = {"changed": "yellow", "refused": "red", "failed": "red", "unreachable": "red"}
@@ -40,7 +40,7 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def happened(self, what: Happened, state: RunState) -> None:
+    def happened(self, what: Happened, state: PlayProgress) -> None:
         """One step of a run."""
         if what.kind == "task":
             self._progress.update(self._title, now=what.text)

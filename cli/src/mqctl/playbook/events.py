@@ -45,7 +45,7 @@ REASON_CHARACTERS_MAX = 2000
 
 
 @dataclass(slots=True)
-class HostRun:
+class HostProgress:
     """One host in a run. `doing`: the task that is under way there, `task`: the last one that was."""
 
     name: str
@@ -70,11 +70,11 @@ class Happened:
     text: str
 
 
-class RunState:
+class PlayProgress:
     """Takes events in their order. `redact` cleans every text before it is kept."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
-        self.hosts: dict[str, HostRun] = {}
+        self.hosts: dict[str, HostProgress] = {}
         self._redact = redact
 
     def apply(self, event: Mapping[str, Any]) -> list[Happened]:
@@ -89,9 +89,9 @@ class RunState:
             return self._outcome(OUTCOMES[kind], data)
         return []
 
-    def _host(self, data: Mapping[str, Any]) -> HostRun:
+    def _host(self, data: Mapping[str, Any]) -> HostProgress:
         name = str(data.get("host", ""))
-        return self.hosts.setdefault(name, HostRun(name))
+        return self.hosts.setdefault(name, HostProgress(name))
 
     def _outcome(self, outcome: str, data: Mapping[str, Any]) -> list[Happened]:
         host = self._host(data)
@@ -116,7 +116,7 @@ class RunState:
         return self._fell_out(host, outcome, self._redact(reason_of(result)))
 
     @staticmethod
-    def _fell_out(host: HostRun, outcome: str, reason: str) -> list[Happened]:
+    def _fell_out(host: HostProgress, outcome: str, reason: str) -> list[Happened]:
         """A task that fails where preflight has said no is the refusal itself. Who was reached before was lost."""
         if outcome == "failed" and is_refused(host):
             host.state, host.note = "refused", reason
@@ -130,7 +130,7 @@ class RunState:
         return [Happened(host.state, host.name, host.note)]
 
     @staticmethod
-    def _changed(host: HostRun) -> list[Happened]:
+    def _changed(host: HostProgress) -> list[Happened]:
         host.changed += 1
         host.changes.append(host.task)
         return [Happened("changed", host.name, host.task)]
@@ -156,7 +156,7 @@ class RunState:
 
     def interrupt(self, names: Iterable[str], mark: str) -> None:
         """Somebody has ended the run, of the hosts `names`. Who has got the fact `mark` is done all the same."""
-        for one in [self.hosts.setdefault(name, HostRun(name)) for name in names]:
+        for one in [self.hosts.setdefault(name, HostProgress(name)) for name in names]:
             if one.state != "ok" or one.marks.get(mark):
                 continue
             if one.doing:
@@ -168,12 +168,12 @@ class RunState:
                 one.note = f"the run was interrupted before this host was done; {before}"
 
     @property
-    def failed(self) -> list[HostRun]:
+    def failed(self) -> list[HostProgress]:
         """Hosts that were refused, on which a task failed, or that were stopped."""
         return [one for one in self.hosts.values() if one.state in FAILURES]
 
     @property
-    def unreachable(self) -> list[HostRun]:
+    def unreachable(self) -> list[HostProgress]:
         """Hosts that were not reached."""
         return [one for one in self.hosts.values() if one.state == "unreachable"]
 
@@ -219,7 +219,7 @@ def marks_of(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts_of(result).items() if name == VERDICT or value is True}
 
 
-def is_refused(host: HostRun) -> bool:
+def is_refused(host: HostProgress) -> bool:
     """Whether preflight has said so."""
     verdict = host.marks.get(VERDICT)
     return isinstance(verdict, Mapping) and verdict.get("state") == "refused"

@@ -11,7 +11,7 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.node_state import look, row_of
 from mqctl.nodes import Node
 from mqctl.output import Column, OutputShape, Rows, counted, write
-from mqctl.playbook.events import RunState
+from mqctl.playbook.events import PlayProgress
 from mqctl.playbook.run import Interrupted, Play, run_play, verdict
 from mqctl.verification import verify
 from mqctl.world import World
@@ -45,7 +45,7 @@ def carry_out(
         raise
 
 
-def report(world: World, state: RunState, shape: OutputShape) -> Exit:
+def report(world: World, state: PlayProgress, shape: OutputShape) -> Exit:
     """Write how each host fared, a row for each; the exit code that follows from it."""
     rows = [
         {
@@ -64,7 +64,7 @@ def report(world: World, state: RunState, shape: OutputShape) -> Exit:
 
 
 def report_interrupted(
-    world: World, cluster: InventoryCluster, state: RunState, shape: OutputShape, play: Play
+    world: World, cluster: InventoryCluster, state: PlayProgress, shape: OutputShape, play: Play
 ) -> Exit:
     """How far each host has come, and what its brokers do now where a task was under way. Another Ctrl-C ends this."""
     report(world, state, shape)
@@ -80,5 +80,5 @@ def report_interrupted(
     return Exit.INTERRUPTED
 
 
-def _went_well(state: RunState, host: Host) -> bool:
+def _went_well(state: PlayProgress, host: Host) -> bool:
     return host.name in state.hosts and state.hosts[host.name].state == "ok"

@@ -17,7 +17,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.playbook.display import Display
-from mqctl.playbook.events import RunState
+from mqctl.playbook.events import PlayProgress
 from mqctl.playbook.place import collections_path, run_folder
 from mqctl.playbook.redact import Redactor
 from mqctl.world import World
@@ -59,15 +59,15 @@ class Play:
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, or another signal that ends, in the middle of a playbook. `state`: how far each host has come."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: PlayProgress) -> None:
         super().__init__()
         self.state = state
 
 
-def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
+def run_play(world: World, cluster: InventoryCluster, play: Play) -> PlayProgress:
     """Run it; the state of all hosts. Raises where Ansible itself could not run, and Interrupted."""
     redact = Redactor(host.variables for host in cluster.hosts)
-    state = RunState(redact)
+    state = PlayProgress(redact)
     with run_folder(world.environ) as folder, Display(world, play.name, redact) as display:
         ended = _run(world, cluster, play, folder, lambda event: _take(state, display, event))
         said = redact(_last_words(folder)) if ended.rc not in (0, 2, 4) or not state.hosts else ""
@@ -86,17 +86,17 @@ def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
     return state
 
 
-def may_be_busy(state: RunState) -> set[str]:
+def may_be_busy(state: PlayProgress) -> set[str]:
     """Hosts where a task may be under way yet: it was not over here, or its answer was lost."""
     return {one.name for one in state.hosts.values() if one.doing or one.state == "unreachable"}
 
 
-def came_to(state: RunState) -> set[str]:
+def came_to(state: PlayProgress) -> set[str]:
     """Hosts that were reached. One that fell out may not have been, and is told as that."""
     return {one.name for one in state.hosts.values() if one.state != "unreachable"}
 
 
-def _take(state: RunState, display: Display, event: dict[str, Any]) -> bool:
+def _take(state: PlayProgress, display: Display, event: dict[str, Any]) -> bool:
     for happened in state.apply(event):
         display.happened(happened, state)
     display.said(str(event.get("stdout") or ""))
@@ -173,7 +173,7 @@ def _last_words(folder: Path) -> str:
     return ""
 
 
-def verdict(state: RunState) -> Exit:
+def verdict(state: PlayProgress) -> Exit:
     """1 if a task failed anywhere or the run ended early, 3 if hosts were only not reached, else 0."""
     if state.failed:
         return Exit.FAILED

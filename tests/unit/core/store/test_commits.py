@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.store.commits import Commits
-from mqbroker.node.values.effects import DeleteLarge, DeleteSegment, Effect, ReadPage
+from mqbroker.node.values.effects import DeleteJournalSegment, DeleteLarge, Effect, ReadPage
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -101,12 +101,12 @@ def test_segments_are_deleted_while_the_backup_is_behind() -> None:
         script.run("publish p orders durable size=2000")
         confirm(script.stage)
         assert ("c", f"m{number}") in script.held
-    assert effects(script.stage, DeleteSegment) == []
+    assert effects(script.stage, DeleteJournalSegment) == []
     confirmed = script.stage.broker.store.decisions.committed
     script.run("accept c " + " ".join(f"m{number}" for number in range(1, 41)))
     for _ in range(3):
         script.run("publish p orders durable")
-    assert len(effects(script.stage, DeleteSegment)) >= 5
+    assert len(effects(script.stage, DeleteJournalSegment)) >= 5
     assert script.stage.broker.store.decisions.committed == confirmed
     assert sorted(heard(script)) == ["c gets: m41 m42 m43", "p learns accepted: m41 m42 m43"]
 

@@ -9,7 +9,7 @@ from mqbroker.admin.backups import HOLD_MS
 from mqbroker.core.store.journal_export import large_runs
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.effects import DeleteJournalSegment
 from mqbroker.node.values.inputs import AdminClosed, AdminRequest, JournalSpace
 
 from tests.support.large_messages import Producer
@@ -167,7 +167,9 @@ def test_deletions_that_were_kept_back_go_one_after_the_other() -> None:
     purge(stage)
     begun = len(stage.batches)
     stage.admin("backup-end")
-    deletions = [sum(isinstance(effect, DeleteSegment) for effect in batch.effects) for batch in stage.batches[begun:]]
+    deletions = [
+        sum(isinstance(effect, DeleteJournalSegment) for effect in batch.effects) for batch in stage.batches[begun:]
+    ]
     assert sum(deletions) > 5
     assert max(deletions) == 1
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.cluster.notices import PROPOSAL, GroupNotice
+from mqbroker.cluster.notices import PROPOSAL, GroupClusterNotice
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.cluster import group_owners
 from mqbroker.node.cluster import group_hand_over
@@ -438,7 +438,9 @@ def test_no_notice_goes_in_circles(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(GroupingHandler, "heard", counted)
     site = Site("abcd", max_hops=64)
-    notice = GroupNotice(PROPOSAL, "orders", "g", "orders" + node_id_of("b"), node_id_of("z"), node_id_of("y"), 5)
+    notice = GroupClusterNotice(
+        PROPOSAL, "orders", "g", "orders" + node_id_of("b"), node_id_of("z"), node_id_of("y"), 5
+    )
     site["a"].broker.cluster.connections["cluster"].announcer.tell(notice)
     site.wait(10)
     assert 3 <= len(heard) <= 12  # each node passes it on once
@@ -530,12 +532,12 @@ def test_who_asks_the_new_arbiter_first_proposes_the_owner_that_it_was_told_last
     assert site.owners("b") == before
 
 
-def proposals_at(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> list[GroupNotice]:
+def proposals_at(site: Site, name: str, monkeypatch: pytest.MonkeyPatch) -> list[GroupClusterNotice]:
     """What comes there from now on, as a list that grows."""
-    found: list[GroupNotice] = []
+    found: list[GroupClusterNotice] = []
     original, node_id = GroupingHandler.heard, site[name].broker.node_id
 
-    def counted(self: GroupingHandler, announcer: Any, neighbour: str, notice: GroupNotice) -> None:
+    def counted(self: GroupingHandler, announcer: Any, neighbour: str, notice: GroupClusterNotice) -> None:
         if notice.act == PROPOSAL and self.broker.node_id == node_id:
             found.append(notice)
         original(self, announcer, neighbour, notice)

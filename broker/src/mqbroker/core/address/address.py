@@ -23,7 +23,7 @@ from mqbroker.wire.run import Run
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 FULLY_QUALIFIED: Final = "::"
-Part = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
+RoutedPart = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
 
 
 class Origin(Value):
@@ -210,7 +210,7 @@ class Address:
         """Whether a property of its messages is the key of a last-value queue."""
         return self._is_keyed
 
-    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[RoutedPart]:
         """Which queues get which part of the run: (index, count, queues).
 
         `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
@@ -240,9 +240,9 @@ class Address:
         return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
 
 
-def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[Part]:
+def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[RoutedPart]:
     """Message by message, with neighbours that go to the same queues as one part."""
-    parts: list[Part] = []
+    parts: list[RoutedPart] = []
     LOOK.has_touched = True
     for index in range(count):
         queues = queues_for(index)

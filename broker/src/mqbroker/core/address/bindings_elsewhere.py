@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.address import Address, Part
+    from mqbroker.core.address.address import Address, RoutedPart
     from mqbroker.core.queue.queue import Queue
     from mqbroker.wire.run import Run
 
@@ -40,5 +40,5 @@ class BindingsElsewhere(ABC):
         """Whether messages go one by one where these queues are here."""
 
     @abstractmethod
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
         """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""

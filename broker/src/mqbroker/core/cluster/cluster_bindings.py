@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, Address, Part, parts_by
+from mqbroker.core.address.address import ANYCAST, Address, RoutedPart, parts_by
 from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.message_view import MessageView, view_at
@@ -195,7 +195,7 @@ class ClusterBindings(BindingsElsewhere):
 
     # -- routing -------------------------------------------------------------------------------------------------------
 
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
         """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
         pairs = self.pairs(open_to, only)
         if not self._splits(pairs):

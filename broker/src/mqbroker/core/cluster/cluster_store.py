@@ -13,7 +13,7 @@ from mqbroker.core.address.address_store import AddressStore
 from mqbroker.core.address.quotas import NOBODY
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.address import Address, Part
+    from mqbroker.core.address.address import Address, RoutedPart
     from mqbroker.core.address.auto_delete import AutoDelete
     from mqbroker.core.address.message_observer import MessageObserver
     from mqbroker.core.cluster.forwarding import Remotes
@@ -55,7 +55,7 @@ class ClusterStore(AddressStore):
         """Drop all that is not in delivery, which nobody gets from now on; says how many messages."""
 
     @abstractmethod
-    def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
+    def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[RoutedPart]:
         """As `Address.route`, with groups kept together in the cluster where somebody sees to that."""
 
     @abstractmethod

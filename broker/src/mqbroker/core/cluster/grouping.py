@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Origin, Part, parts_by
+from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Origin, RoutedPart, parts_by
 from mqbroker.core.cluster.cluster_bindings import (
     ClusterBindings,
     ClusterQueue,
@@ -60,7 +60,7 @@ class Grouping:
 
     # -- routing -------------------------------------------------------------------------------------------------------
 
-    def route(self, address: Address, run: Run, origin: Origin, only: str) -> list[Part]:
+    def route(self, address: Address, run: Run, origin: Origin, only: str) -> list[RoutedPart]:
         """As `Address.route`, but that messages of one group go where the group is."""
         group_id = run.traits.group_id
         if not group_id or not self.covers(address):

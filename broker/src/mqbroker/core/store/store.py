@@ -15,7 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
-from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin, Part
+from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin, RoutedPart
 from mqbroker.core.address.address_records import AddressRecords
 from mqbroker.core.address.auto_delete import AutoDelete
 from mqbroker.core.address.creation import Creation
@@ -359,7 +359,7 @@ class Store(PagingStore):
             waits = self.dead_letters.astray(address.name, unrouted) or waits
         return waits
 
-    def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
+    def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[RoutedPart]:
         """As `Address.route`, with groups kept together in the cluster where somebody sees to that."""
         if self.grouping is None:
             return address.route(run, origin, only)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink
     from mqbroker.core.address.permissions import Actor
     from mqbroker.core.queue.meter import Meter
-    from mqbroker.node.amqp.ends import Part
+    from mqbroker.node.amqp.ends import AddressPart
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.wire.run import Run
 
@@ -143,7 +143,7 @@ class AddressEnd:
     def numbered(self, first_id: int, mark: str | None) -> None:
         """Clients say no ids."""
 
-    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
+    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[AddressPart]:
         """All go to the address."""
         address = self.address
         if not self._leads_on and not self.is_withdrawn and isinstance(event, Incoming):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.wire.run import Run
 
-Part: TypeAlias = "tuple[Address | None, int, int]"  # what of a run goes to one address: from, to before
+AddressPart: TypeAlias = "tuple[Address | None, int, int]"  # what of a run goes to one address: from, to before
 
 
 class ReceivingEnd(Protocol):
@@ -65,7 +65,7 @@ class ReceivingEnd(Protocol):
         """The id of the next message where it comes from, and its mark where that is another one than before."""
         return
 
-    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
+    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[AddressPart]:
         """Where messages go whose groups may have owners; to None: where no groups are kept together."""
         return [(None, 0, event.run.count)]
 

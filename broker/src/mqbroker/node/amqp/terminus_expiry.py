@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.wire.performatives import Source
 
-    Scope: TypeAlias = Session | Connection
+    ExpiryScope: TypeAlias = Session | Connection
 
 TerminusKey = tuple[str | None, str, str]
 SESSION_END, CONNECTION_CLOSE = "session-end", "connection-close"
@@ -57,7 +57,7 @@ class TerminusExpiry:
     def __init__(self, end: Callable[[Queue], None]) -> None:
         self._end = end
         self._kept: dict[TerminusKey, Kept] = {}
-        self._within: dict[Scope, dict[TerminusKey, Kept]] = {}
+        self._within: dict[ExpiryScope, dict[TerminusKey, Kept]] = {}
 
     def keep(self, peer: Peer, consumer: LinkConsumer, *, is_stolen: bool) -> bool:
         """A subscriber's link is gone. Whether its queue stays: not where either end closed it for good.
@@ -67,7 +67,7 @@ class TerminusExpiry:
         link, source = consumer.link, consumer.lasts_as
         if source is None:
             return False
-        scope: Scope | None = link.session if source.expiry_policy == SESSION_END else None
+        scope: ExpiryScope | None = link.session if source.expiry_policy == SESSION_END else None
         if source.expiry_policy == CONNECTION_CLOSE:
             scope = peer.connection
         is_over = link.is_closed or link.state is LinkState.DETACH_SENT or not (scope or source.timeout)
@@ -85,7 +85,7 @@ class TerminusExpiry:
             self._within.setdefault(scope, {})[key] = kept
         return True
 
-    def ended(self, peer: Peer, scope: Scope) -> None:
+    def ended(self, peer: Peer, scope: ExpiryScope) -> None:
         """A session or a connection is over: what was kept within it begins to expire."""
         LOOK.has_touched = True
         for key, kept in self._within.pop(scope, {}).items():

@@ -53,7 +53,7 @@ from mqbroker.node.cluster.scaling_down import ScalingDown
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.batch import Batch
-from mqbroker.node.values.effects import DeleteSegment, Effect, Send
+from mqbroker.node.values.effects import DeleteJournalSegment, Effect, Send
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.node_states import CLOSED, RUNS, NodeState
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from mqbroker.cluster.routing.router import RoutingVerdict
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.amqp.terminus_expiry import Scope
+    from mqbroker.node.amqp.terminus_expiry import ExpiryScope
 
 # What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
 # several queues have some, as those who wait for a message of one would wait for all of the other's.
@@ -203,7 +203,7 @@ class Broker(ClusterBroker):
             self.store.remotes.scale_down.write()
         for segment in self.journal.deletable():
             if not self.snapshots.keeps_back(segment):
-                self.effects.append(DeleteSegment(self.completions.next_id(), segment))
+                self.effects.append(DeleteJournalSegment(self.completions.next_id(), segment))
         append = self._seal()
         self._collect()
         return self._batch(append, self.timers.wake_at_ns, more=more or self.turns.is_due)
@@ -395,6 +395,6 @@ class Broker(ClusterBroker):
         """A link is over, and its end knows it."""
         self.termini.detached(peer, link)
 
-    def scope_ended(self, peer: Peer, scope: Scope) -> None:
+    def scope_ended(self, peer: Peer, scope: ExpiryScope) -> None:
         """A session or a connection is over, and all of its links."""
         self.termini.ended(peer, scope)

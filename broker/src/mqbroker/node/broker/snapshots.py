@@ -20,7 +20,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.effects import DeleteJournalSegment
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
@@ -149,4 +149,4 @@ class Snapshots:
             self._broker.notice(Level.WARNING, "effect-failed", why=why)
         if self._kept_back and self._held is None:
             effect_id = self._broker.completions.expect(self._delete_next)
-            self._broker.effects.append(DeleteSegment(effect_id, self._kept_back.popleft()))
+            self._broker.effects.append(DeleteJournalSegment(effect_id, self._kept_back.popleft()))

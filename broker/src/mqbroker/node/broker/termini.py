@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.accepting_broker import AcceptingBroker
     from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.amqp.terminus_expiry import Scope
+    from mqbroker.node.amqp.terminus_expiry import ExpiryScope
 
 COPY = "copy"
 SHARED = "shared"
@@ -322,7 +322,7 @@ class Termini:
             return False
         return True
 
-    def ended(self, peer: Peer, scope: Scope) -> None:
+    def ended(self, peer: Peer, scope: ExpiryScope) -> None:
         """A session or a connection is over, and all of its links."""
         self._terminus_expiry.ended(peer, scope)
 

@@ -15,7 +15,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqbroker.node.cluster.bridge_peer import BridgePeer
-from mqbroker.node.values.bridge_states import BRIDGE_STATES, BridgeState, Turn
+from mqbroker.node.values.bridge_states import BRIDGE_STATES, BridgeState, BridgeStateEvent
 from mqbroker.node.values.effects import CloseConnection, Connect
 from mqbroker.node.values.handshake import HandshakeVerdict, Hello, verdict
 from mqbroker.node.values.inputs import Connected
@@ -79,9 +79,9 @@ class Bridge:
         """Whether nobody is missing where it fails."""
         return self.is_question or self.is_look
 
-    def _move(self, turn: Turn) -> None:
+    def _move(self, event: BridgeStateEvent) -> None:
         LOOK.has_touched = True
-        self.state = BRIDGE_STATES.after(self.state, turn)
+        self.state = BRIDGE_STATES.after(self.state, event)
         self.since_ns = self.of.broker.at.monotonic_ns
 
     # -- getting there -------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Bridge:
     def dial(self) -> None:
         """The next attempt."""
         broker, connector, options = self.of.broker, self.connector, self.of.options
-        self._move(Turn.DIAL)
+        self._move(BridgeStateEvent.DIAL)
         LOOK.has_touched = True
         self.due_ns = 0
         self.conn = broker.cluster.next_conn(self)
@@ -101,7 +101,7 @@ class Bridge:
 
     def connected(self, given: Connected) -> None:
         """The transport stands: log in."""
-        self._move(Turn.CONNECTED)
+        self._move(BridgeStateEvent.CONNECTED)
         self.peer = BridgePeer(self.of.broker, given, self)
         self.of.broker.peers[given.conn] = self.peer
 
@@ -160,7 +160,7 @@ class Bridge:
 
     def up(self) -> None:
         """The session stands."""
-        self._move(Turn.OPENED)
+        self._move(BridgeStateEvent.OPENED)
         LOOK.has_touched = True
         self.attempts, self.was_up, self.is_scanning, self.is_missed = 0, True, False, False
         self.why = ""
@@ -198,7 +198,7 @@ class Bridge:
         if self.is_scanning:
             self._rest(self.of.options.retry_interval)
         else:
-            self._move(Turn.GIVE_UP)
+            self._move(BridgeStateEvent.GIVE_UP)
 
     def _fail(self, why: str) -> None:
         if self.state not in (BridgeState.DIALLING, BridgeState.OPENING, BridgeState.UP):
@@ -259,7 +259,7 @@ class Bridge:
         return int(min(grown, max(options.max_retry_interval, 1)))
 
     def _rest(self, delay_ms: int) -> None:
-        self._move(Turn.REST)
+        self._move(BridgeStateEvent.REST)
         self._hang_up()
         LOOK.has_touched = True
         self.due_ns = self.of.broker.at.monotonic_ns + delay_ms * NS_PER_MS
@@ -274,7 +274,7 @@ class Bridge:
         """There is to be no further attempt before somebody tells of the node."""
         LOOK.has_touched = True
         self.why = why
-        self._move(Turn.GIVE_UP)
+        self._move(BridgeStateEvent.GIVE_UP)
         self._hang_up()
         self.due_ns = 0
         self._notice(Level.ERROR, "node-lost", why=why[:200])
@@ -296,7 +296,7 @@ class Bridge:
     def _end(self, why: str) -> None:
         LOOK.has_touched = True
         self.why = why
-        self._move(Turn.END)
+        self._move(BridgeStateEvent.END)
         self._hang_up()
         self.due_ns = 0
         self.of.ended(self)

@@ -65,7 +65,7 @@ class Crossing:
 
 
 @dataclass(slots=True, eq=False)
-class CanaryRun:
+class CanaryRequest:
     """One request, and a crossing for each link."""
 
     request_id: int
@@ -112,7 +112,7 @@ class Canaries:
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker = broker
         self.waiting: dict[Queue, Crossing] = {}
-        self._runs: list[CanaryRun] = []
+        self._runs: list[CanaryRequest] = []
         self._number = 0
         self._removers: dict[Queue, Remover | None] = {}  # of queues that are to go
         self.due_ns = 0
@@ -138,7 +138,7 @@ class Canaries:
             if not bridge.is_tried_once
         ]
         crossings = [Crossing(each, now_ns) for each in bridges]
-        run = CanaryRun(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
+        run = CanaryRequest(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
         LOOK.has_touched = True
         self._runs.append(run)
         for crossing in run.crossings:

@@ -18,7 +18,7 @@ from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import EntryChange, EntryChangeKind
 from mqbroker.cluster.journal_formats import read_by_all
 from mqbroker.cluster.lost_nodes import LostNodes
-from mqbroker.cluster.notices import BindingRemoved, GroupNotice, Member, Reset, ResetComplete, Version
+from mqbroker.cluster.notices import BindingRemoved, GroupClusterNotice, Member, Reset, ResetComplete, Version
 from mqbroker.cluster.notices import ClusterNotice as Told
 from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
 from mqbroker.cluster.self_telling import SelfTelling
@@ -374,7 +374,7 @@ class ClusterConnection:
     def heard(self, bridge: Bridge, notice: Told) -> None:
         """A node told something. Raises PeerFault of the link."""
         grouping = self.broker.grouping
-        if isinstance(notice, GroupNotice):
+        if isinstance(notice, GroupClusterNotice):
             if grouping is not None:
                 grouping.heard(self.announcer, bridge.node_id, notice)
         elif isinstance(notice, BINDING_NOTICES):

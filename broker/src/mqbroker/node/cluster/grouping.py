@@ -19,7 +19,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.address_match import AddressPrefixes
-from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSAL, GroupNotice
+from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSAL, GroupClusterNotice
 from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey
 from mqbroker.core.cluster.grouping import Grouping
@@ -257,7 +257,7 @@ class GroupingHandler:
     def _send(self, act: str, key: GroupKey, owner: str, to: str) -> None:
         LOOK.has_touched = True
         self._number += 1
-        notice = GroupNotice(act, *key, owner, self.broker.node_id, to, self._number)
+        notice = GroupClusterNotice(act, *key, owner, self.broker.node_id, to, self._number)
         connections = list(self._connections())
         for each in [each for each in connections if to and each.topology.get(to) is not None] or connections:
             each.announcer.tell(notice)
@@ -301,7 +301,7 @@ class GroupingHandler:
 
     # -- what others say -----------------------------------------------------------------------------------------------
 
-    def heard(self, announcer: Announcer, neighbour: str, notice: GroupNotice) -> None:
+    def heard(self, announcer: Announcer, neighbour: str, notice: GroupClusterNotice) -> None:
         """A neighbour said or passed on something of a group."""
         mark = notice.node_id, notice.number
         if notice.node_id == self.broker.node_id or mark in self._seen:
@@ -314,7 +314,7 @@ class GroupingHandler:
             self._is_silent = False
             self._told.discard("group-refused")
         if notice.to != self.broker.node_id and notice.distance < DISTANCE_MAX:
-            further = GroupNotice(notice.act, notice.queue, notice.group_id, notice.cluster_name, notice.node_id,
+            further = GroupClusterNotice(notice.act, notice.queue, notice.group_id, notice.cluster_name, notice.node_id,
                                   notice.to, notice.number, notice.distance + 1)  # fmt: skip
             announcer.tell(further, neighbour)
         if notice.to in ("", self.broker.node_id):
@@ -325,7 +325,7 @@ class GroupingHandler:
         LOOK.has_touched = True
         self.core.age += 1
 
-    def _proposal(self, key: GroupKey, notice: GroupNotice) -> None:
+    def _proposal(self, key: GroupKey, notice: GroupClusterNotice) -> None:
         core = self.core
         if not core.is_arbiter:
             return
@@ -343,7 +343,7 @@ class GroupingHandler:
             core.owners.use(key, pin)
             self.broker.store.decisions.wait_for_earlier(self._send, RESPONSE, key, pin.owner, notice.node_id)
 
-    def _response(self, key: GroupKey, notice: GroupNotice) -> None:
+    def _response(self, key: GroupKey, notice: GroupClusterNotice) -> None:
         if self.core.is_arbiter:
             return
         LOOK.has_touched = True
@@ -382,7 +382,7 @@ class GroupingHandler:
         self._has_news = bool(self.asked)
         self._set_due()
 
-    def _unproposal(self, key: GroupKey, notice: GroupNotice) -> None:
+    def _unproposal(self, key: GroupKey, notice: GroupClusterNotice) -> None:
         pin = self.core.owners.get(key)
         if pin is None or pin.owner != notice.cluster_name:
             return
@@ -466,7 +466,7 @@ def _beginning(boot_id: str) -> int:
     return int.from_bytes(sha256(boot_id.encode()).digest()[:7])
 
 
-ACTS: Final[dict[str, Callable[[GroupingHandler, GroupKey, GroupNotice], None]]] = {
+ACTS: Final[dict[str, Callable[[GroupingHandler, GroupKey, GroupClusterNotice], None]]] = {
     PROPOSAL: GroupingHandler._proposal,
     RESPONSE: GroupingHandler._response,
     UNPROPOSAL: GroupingHandler._unproposal,

@@ -1,7 +1,8 @@
 """Links of notices: one node tells another of members, queues and consumers, in one stream of settled messages.
 
 The one that has dialled asks for it with a receiver (`follow`), the other takes what its announcer has as credit
-lets it (`NoticeEnd`). Each message is a Data section with one notice. Source: docs/adr/0012-cluster-connections.md.
+lets it (`ClusterNoticeEnd`). Each message is a Data section with one notice.
+Source: docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CREDIT: Final = 1000
 DATA: Final = b"\x00\x53\x75"
 
 
-class NoticeEnd(ToldEnd):
+class ClusterNoticeEnd(ToldEnd):
     """What we tell another node."""
 
     __slots__ = ("_announcer", "_link", "_peer", "_subscriber")
@@ -103,12 +104,12 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
         raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
-    end = link.end = NoticeEnd(peer, link, announcer)
+    end = link.end = ClusterNoticeEnd(peer, link, announcer)
     end.begin(hello.node_id, hops, AddressPrefixes(addresses))
     return True
 
 
-class NoticeFeed(ReceivingEnd):
+class ClusterNoticeFeed(ReceivingEnd):
     """What another node tells us."""
 
     __slots__ = ("_heard",)
@@ -157,7 +158,7 @@ def follow(
         )
     )  # fmt: skip
     LOOK.has_touched = True
-    link.end = NoticeFeed(heard)
+    link.end = ClusterNoticeFeed(heard)
     peer.touch()
 
 

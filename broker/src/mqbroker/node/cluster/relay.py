@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink
     from mqbroker.core.address.permissions import Actor
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.ends import Part
+    from mqbroker.node.amqp.ends import AddressPart
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.values.base_broker import BaseBroker
     from mqbroker.wire.performatives import Attach
@@ -102,9 +102,9 @@ class Relay(ReceivingEnd):
         self.check(name, target, sender)
         return self._store.target_for(name, sender, routing)
 
-    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
+    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[AddressPart]:
         """Message by message, with neighbours that go to one address as one part."""
-        parts: list[Part] = []
+        parts: list[AddressPart] = []
         for index in range(event.run.count):
             address = self.address_of(event.run, index)
             begin = parts.pop()[1] if parts and parts[-1][0] is address else index

@@ -1,4 +1,4 @@
-"""Where a bridge to another node stands, as a table. A pair (state, turn) that is missing is a bug of ours."""
+"""Where a bridge to another node stands, as a table. A pair (state, event) that is missing is a bug of ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BridgeState(StateMember):
     ENDED = "ended"  # for good
 
 
-class Turn(StateEvent):
+class BridgeStateEvent(StateEvent):
     """What moves a bridge."""
 
     DIAL = "dial", OURS
@@ -33,24 +33,24 @@ class Turn(StateEvent):
 
 BRIDGE_STATES: Final = StateTable(
     {
-        (BridgeState.IDLE, Turn.DIAL): BridgeState.DIALLING,
-        (BridgeState.IDLE, Turn.END): BridgeState.ENDED,
-        (BridgeState.DIALLING, Turn.CONNECTED): BridgeState.OPENING,
-        (BridgeState.DIALLING, Turn.REST): BridgeState.RESTING,
-        (BridgeState.DIALLING, Turn.GIVE_UP): BridgeState.GONE,
-        (BridgeState.DIALLING, Turn.END): BridgeState.ENDED,
-        (BridgeState.OPENING, Turn.OPENED): BridgeState.UP,
-        (BridgeState.OPENING, Turn.REST): BridgeState.RESTING,
-        (BridgeState.OPENING, Turn.GIVE_UP): BridgeState.GONE,
-        (BridgeState.OPENING, Turn.END): BridgeState.ENDED,
-        (BridgeState.UP, Turn.REST): BridgeState.RESTING,
-        (BridgeState.UP, Turn.GIVE_UP): BridgeState.GONE,
-        (BridgeState.UP, Turn.END): BridgeState.ENDED,
-        (BridgeState.RESTING, Turn.DIAL): BridgeState.DIALLING,
-        (BridgeState.RESTING, Turn.GIVE_UP): BridgeState.GONE,
-        (BridgeState.RESTING, Turn.END): BridgeState.ENDED,
-        (BridgeState.GONE, Turn.DIAL): BridgeState.DIALLING,
-        (BridgeState.GONE, Turn.END): BridgeState.ENDED,
+        (BridgeState.IDLE, BridgeStateEvent.DIAL): BridgeState.DIALLING,
+        (BridgeState.IDLE, BridgeStateEvent.END): BridgeState.ENDED,
+        (BridgeState.DIALLING, BridgeStateEvent.CONNECTED): BridgeState.OPENING,
+        (BridgeState.DIALLING, BridgeStateEvent.REST): BridgeState.RESTING,
+        (BridgeState.DIALLING, BridgeStateEvent.GIVE_UP): BridgeState.GONE,
+        (BridgeState.DIALLING, BridgeStateEvent.END): BridgeState.ENDED,
+        (BridgeState.OPENING, BridgeStateEvent.OPENED): BridgeState.UP,
+        (BridgeState.OPENING, BridgeStateEvent.REST): BridgeState.RESTING,
+        (BridgeState.OPENING, BridgeStateEvent.GIVE_UP): BridgeState.GONE,
+        (BridgeState.OPENING, BridgeStateEvent.END): BridgeState.ENDED,
+        (BridgeState.UP, BridgeStateEvent.REST): BridgeState.RESTING,
+        (BridgeState.UP, BridgeStateEvent.GIVE_UP): BridgeState.GONE,
+        (BridgeState.UP, BridgeStateEvent.END): BridgeState.ENDED,
+        (BridgeState.RESTING, BridgeStateEvent.DIAL): BridgeState.DIALLING,
+        (BridgeState.RESTING, BridgeStateEvent.GIVE_UP): BridgeState.GONE,
+        (BridgeState.RESTING, BridgeStateEvent.END): BridgeState.ENDED,
+        (BridgeState.GONE, BridgeStateEvent.DIAL): BridgeState.DIALLING,
+        (BridgeState.GONE, BridgeStateEvent.END): BridgeState.ENDED,
     },
     "a bridge that is {state} cannot {event}",
 )

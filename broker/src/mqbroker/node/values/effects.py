@@ -61,7 +61,7 @@ class Derive:
 
 
 @frozen()
-class DeleteSegment:
+class DeleteJournalSegment:
     """Delete a journal segment that nothing needs any more. Done or Failed follows."""
 
     id: int
@@ -197,7 +197,7 @@ class Halt:
 
 
 Effect = (
-    Send | CloseConnection | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge
-    | DeleteLarge | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply
-    | DelayStop | Halt
+    Send | CloseConnection | PauseReading | Connect | Derive | DeleteJournalSegment | WriteLarge | FinishLarge
+    | ReadLarge | DeleteLarge | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe
+    | AdminReply | DelayStop | Halt
 )  # fmt: skip
