@@ -1,16 +1,18 @@
-"""A function whose name is a question (`is_…`, `has_…`, `may_…`, `can_…`, `was_…`) changes nothing by being asked."""
+"""A function whose name is a question (`is_…`, `has_…`, `may_…`, `must_…`, …) changes nothing by being asked."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 SOURCES = [Path("broker/src/mqbroker"), Path("cli/src/mqctl")]
 ROOT = Path(__file__).resolve().parents[2]
-QUESTIONS = frozenset(("is", "has", "may", "can", "was", "are"))
+QUESTIONS = frozenset(("is", "has", "may", "can", "was", "are", "must", "needs"))
+DEEP = 4  # methods that one asks another of the same object, one behind the other
 CHANGING = frozenset(
     ("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
      "setdefault", "update")
@@ -36,10 +38,37 @@ def changes(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def changing_questions(source: str) -> dict[str, list[str]]:
-    """Name → what it changes, of the functions of a module."""
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-    asked = [each for each in functions if each.name.lstrip("_").partition("_")[0] in QUESTIONS and "_" in each.name]
-    return {each.name: found for each in asked if (found := list(changes(each)))}
+    """Name → what it changes, of the functions of a module, also by what else of its object it calls or reads."""
+    nodes = list(ast.walk(ast.parse(source)))
+    classes = [methods_of(node) for node in nodes if isinstance(node, ast.ClassDef)]
+    methods = {id(each): of for of in classes for each in of.values()}
+    asked = [node for node in nodes if isinstance(node, ast.FunctionDef) and is_question(node.name)]
+    changed = {each.name: list(changes_behind(each, methods.get(id(each), {}))) for each in asked}
+    return {name: what for name, what in changed.items() if what}
+
+
+def is_question(name: str) -> bool:
+    first, underscore, _ = name.lstrip("_").partition("_")
+    return first in QUESTIONS and bool(underscore)
+
+
+def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+
+
+def changes_behind(function: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> Iterator[str]:
+    """What it changes, and what methods do that it reaches as `self.method` or a property, DEEP of them at most."""
+    seen, now = {function.name}, [function]
+    for _ in range(DEEP + 1):
+        for each in now:
+            yield from changes(each)
+        reached = {node.attr for each in now for node in ast.walk(each) if is_of_self(node)} - seen
+        now = [methods[name] for name in sorted(reached & methods.keys())]
+        seen |= reached
+
+
+def is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def all_of_them() -> dict[str, list[str]]:
@@ -63,3 +92,16 @@ def test_who_asks_changes_nothing() -> None:
 def test_a_change_is_found(line: str) -> None:
     assert changing_questions(f"class A:\n    def _is_new(self, key):\n        {line}\n        return True\n")
     assert not changing_questions(f"class A:\n    def note(self, key):\n        {line}\n        return True\n")
+
+
+@pytest.mark.parametrize("name", ["_is_new", "has_one", "may_go", "can_go", "must_wait", "needs_one"])
+def test_a_change_behind_a_method_of_the_same_object_is_found(name: str) -> None:
+    way = "    def _look(self):\n        self._note()\n    def _note(self):\n        self.count += 1\n"
+    assert changing_questions(f"class A:\n    def {name}(self):\n        return self._look()\n{way}")
+    assert not changing_questions(f"class A:\n    def {name}(self):\n        return self._see()\n{way}")
+    assert not changing_questions(f"class A:\n    def {name}(self):\n        return self._look()\nclass B:\n{way}")
+
+
+def test_those_that_ask_each_other_in_a_circle_are_looked_at_once() -> None:
+    one, two = (f"    def is_{a}(self):\n        return self.is_{b}()\n" for a, b in (("one", "two"), ("two", "one")))
+    assert not changing_questions(f"class A:\n{one}{two}")

@@ -58,7 +58,7 @@ class CoordinatorEnd(End):
 
     def pump(self) -> None:
         """Send what there is credit for. What belongs to another connection is answered without it."""
-        self._waiting = [asked for asked in self._waiting if not self._is_stale(asked)]
+        self._waiting = [asked for asked in self._waiting if not self._lost_if_stale(asked)]
         link = self.link
         while self._waiting and link is not None and self.is_ready and link.credit > 0 and link.session.window > 0:
             asked = self._waiting.pop(0)
@@ -68,7 +68,8 @@ class CoordinatorEnd(End):
             )
             link.session.send_run(link, single(VALUE + encode(performative)), 0, 1, asked)
 
-    def _is_stale(self, asked: _Asked) -> bool:
+    def _lost_if_stale(self, asked: _Asked) -> bool:
+        """Tell whoever waits for one of an earlier connection that it is lost; whether it is."""
         request = asked.finish
         if request is None or request.txn.epoch == self.machine.epoch:
             return False

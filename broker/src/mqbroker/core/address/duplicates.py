@@ -124,10 +124,10 @@ class Duplicates:
         if address in self._seen and address not in self._store.addresses:
             self._keep(address)
 
-    def must_wait(self, address: str, run: Run) -> bool:
-        """Whether the acceptance of a dropped message waits for this step's append: the first one may not be on disk.
+    def write_again(self, address: str, run: Run) -> bool:
+        """The id of a dropped message, where the first one may not be on disk, so that there is an append.
 
-        Its id is written once more, so that there is an append.
+        True: the acceptance waits for this step's append (`decisions.wait`).
         """
         if not self._is_persisted or not run.section.is_durable or self._decisions.is_idle:
             return False

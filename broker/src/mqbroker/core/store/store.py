@@ -320,7 +320,7 @@ class Store(PagingStore):
         for part in parts:
             is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
             if not is_new and not self.duplicates.remember(address.name, part):
-                waits = self.duplicates.must_wait(address.name, part) or waits
+                waits = self.duplicates.write_again(address.name, part) or waits
                 continue
             part.arrived_ms = self.at.wall_ms
             if address.name in self.diverts.at:

@@ -37,7 +37,7 @@ class Logins:
         """Have the password checked, if that takes a key."""
         broker = self._broker
         LOOK.has_touched = True
-        if not broker.login_delays.is_clear(login_key(peer, event.user), broker.at.monotonic_ns):
+        if not broker.login_delays.cleared(login_key(peer, event.user), broker.at.monotonic_ns):
             self.derive(peer, event)
         elif peer.connection.recall():
             return

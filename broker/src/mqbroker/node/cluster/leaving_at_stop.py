@@ -193,15 +193,15 @@ class LeavingAtStop:
         self._finish()
 
     def _turns(self, now_ns: int) -> None:
-        if self._is_answered(now_ns):
+        if self._answered_or_looked_at_again(now_ns):
             found = "it did not answer" if self._broker.store.remotes.scale_down.is_on else self._chosen()
             if isinstance(found, HeirCandidate):
                 self._begin(found)
             else:
                 self._stopping.stop_waiting(f"the node that takes them leaves itself, and {found}")
 
-    def _is_answered(self, now_ns: int) -> bool:
-        """Whether the heir has answered for what it may have, or is waited for no longer; else it is looked again."""
+    def _answered_or_looked_at_again(self, now_ns: int) -> bool:
+        """True: the heir has answered for what it may have, or is waited for no longer. False: a look is due again."""
         if self._broker.store.remotes.scale_down.is_on and now_ns < self._ending_until_ns:
             self._look_again(ENDING_LOOK_NS)
             return False
@@ -229,7 +229,7 @@ class LeavingAtStop:
         self._finish()
 
     def _ends(self, now_ns: int) -> None:
-        if self._is_answered(now_ns):
+        if self._answered_or_looked_at_again(now_ns):
             self._stopping.left()
 
     def _tell_vain(self, event: str, why: str) -> None:

@@ -55,8 +55,8 @@ class LoginDelays:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def is_clear(self, key: LoginOrigin, now_ns: int) -> bool:
-        """Whether a good outcome would be told at once: nobody failed there lately."""
+    def cleared(self, key: LoginOrigin, now_ns: int) -> bool:
+        """Forget old failures; whether a good outcome would be told at once, since nobody failed there lately."""
         self._forget(now_ns)
         return key not in self._entries
 
