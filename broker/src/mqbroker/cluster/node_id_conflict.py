@@ -48,5 +48,5 @@ def yields(own: ProcessStart, other: ProcessStart) -> bool:
         return own.term < other.term
     if own.started_ms != other.started_ms:
         return own.started_ms > other.started_ms
-    # None was first. Boot ids have no order, but both processes know both, so this coin falls alike for them.
+    # None was first. A greater boot id is not a later one, but both processes know both, so this coin falls alike.
     return own.boot_id > other.boot_id
