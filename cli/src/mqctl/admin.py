@@ -127,7 +127,7 @@ class AdminClient:
         return AdminLost(f"{self.node}: {why.removeprefix('mqbroker admin: ')}", "mqctl status")
 
     def close(self) -> None:
-        """End the session."""
+        """End the session; what was received and not acknowledged is put back."""
         self._stream.close()
 
     def __enter__(self) -> AdminClient:

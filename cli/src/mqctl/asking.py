@@ -27,7 +27,7 @@ LONG_WORK_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class AskOptions(ReaderOptions, NodeCommandOptions):
-    """Which nodes."""
+    """Which nodes are asked, of commands that only look."""
 
     host: Annotated[
         str, typer.Option(help="Only this node: a host, or host/instance.", autocompletion=complete.nodes)
@@ -36,7 +36,7 @@ class AskOptions(ReaderOptions, NodeCommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ActOptions(ReaderOptions, NodeCommandOptions):
-    """Which node."""
+    """Which node is changed, of commands that act on one."""
 
     host: Annotated[
         str,
@@ -136,7 +136,7 @@ def act(world: World, node: Node, operation: str, /, **arguments: Any) -> dict[s
 
 
 def report(world: World, options: ActOptions, node: Node, rows: Rows) -> int:
-    """Write what a node did."""
+    """Write what a node did, as rows with its host and instance; the exit code."""
     rows.columns = (*PLACE, *rows.columns)
     rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in rows.rows]
     write(rows, options.shape, world.data)

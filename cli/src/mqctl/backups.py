@@ -47,7 +47,7 @@ FolderArgument = Annotated[str, typer.Argument(help="Folder of backups, on this 
 
 @dataclass(frozen=True, kw_only=True)
 class BackupFolderOptions(AskOptions):
-    """Which folder of backups."""
+    """Which folder of backups, of commands that work in one."""
 
     folder: FolderArgument
     on_hosts: Annotated[
@@ -111,7 +111,7 @@ class BackupStream:
         return "the connection broke, or the command was killed" if self.is_lost else why
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the stream of the command."""
         self._stream.close()
 
     def _take(self, size: int) -> bytes:

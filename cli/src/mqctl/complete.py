@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clusters(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of clusters."""
+    """Names of clusters of the inventory that begin as the word does."""
     return _offered(context, incomplete, lambda found: [one.name for one in found])
 
 

@@ -43,7 +43,7 @@ class ReaderOptions(CommonOptions):
 
     @property
     def shape(self) -> OutputShape:
-        """How to write rows."""
+        """How rows are to be written: the format, and the names of columns."""
         names = tuple(name.strip() for name in self.columns.split(",") if name.strip())
         return OutputShape(Format.JSON if self.json else self.output, names)
 

@@ -6,7 +6,7 @@ import enum
 
 
 class Exit(enum.IntEnum):
-    """What the shell is told."""
+    """The exit codes of commands, for the shell and for scripts."""
 
     DONE = 0
     FAILED = 1

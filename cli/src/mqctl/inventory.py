@@ -49,12 +49,12 @@ class Host:
 
     @property
     def node_names(self) -> list[str]:
-        """Names of its nodes."""
+        """The names of its nodes, one for each instance."""
         return [node_name(self.name, instance) for instance in self.instances]
 
     @property
     def access(self) -> Access:
-        """How it is reached."""
+        """How it is reached over SSH: address, user, port, jump hosts."""
         return access_of(self.name, self.variables, self.settings)
 
 
@@ -68,7 +68,7 @@ class InventoryCluster:
     vault_arguments: tuple[str, ...] = ()
 
     def host(self, name: str) -> Host:
-        """The host of that name."""
+        """The host of this name; raises UsageError where the cluster has none."""
         for one in self.hosts:
             if one.name == name:
                 return one

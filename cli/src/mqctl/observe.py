@@ -22,7 +22,7 @@ CURRENT = "/opt/mq/current"
 
 
 def observe(world: World, host: Host) -> Seen:
-    """What is on a host now."""
+    """What is on a host now, as `remote/observe.py` sees it there."""
     program = resources.files("mqctl.remote").joinpath("observe.py").read_bytes()
     access = host.access
     command = [access.python, "-", *host.instances]

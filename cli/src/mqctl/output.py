@@ -33,7 +33,7 @@ STYLES = {
 
 
 class Format(enum.StrEnum):
-    """How rows are written."""
+    """How rows are written: a table, JSON or CSV."""
 
     TABLE = "table"
     JSON = "json"
@@ -61,7 +61,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class OutputShape:
-    """What the user asked for."""
+    """What the user asked for: the format, and which columns; none: all."""
 
     format: Format = Format.TABLE
     columns: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ def cell_text(value: Any) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 host`, `2 hosts`."""
+    """A number and its noun: `1 host`, `2 hosts`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -69,7 +69,7 @@ class Given:
 
 
 def digest(text: str) -> str:
-    """SHA-256 of a text."""
+    """The SHA-256 of a text in UTF-8, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

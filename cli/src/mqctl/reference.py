@@ -26,7 +26,7 @@ The inventory is `-i`, else `MQCTL_INVENTORY`, else `inventory.yml`.
 
 
 def markdown() -> str:
-    """The whole page."""
+    """The whole page of commands, as Markdown."""
     root = typer.main.get_command(make_app())
     parts = [HEAD, _exit_codes()]
     for words, module_name in COMMANDS.items():

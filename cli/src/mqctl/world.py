@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class ShellConnector(Protocol):
-    """Opens shells on hosts."""
+    """Opens shells on hosts, and keeps them open for later commands."""
 
     def shell(self, access: Access) -> Shell:
         """A shell on a host; the same one when asked again."""
         ...
 
     def close(self) -> None:
-        """Let go of all hosts."""
+        """Close the shells of all hosts."""
         ...
 
 
@@ -63,7 +63,7 @@ class World:
         self.err.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Let go of every host."""
+        """Close the shells of all hosts, where any is open."""
         if self.connector is not None:
             self.connector.close()
             self.connector = None
@@ -75,7 +75,7 @@ def colour_wanted(environ: Mapping[str, str], *, no_color: bool) -> bool:
 
 
 def real_world(*, no_color: bool = False, verbosity: int = 0) -> World:
-    """The world as it is."""
+    """The world of a process that a user started: its environment, streams, clock and SSH."""
     has_colour = colour_wanted(os.environ, no_color=no_color)
     is_terminal = sys.stderr.isatty()
     err = Console(

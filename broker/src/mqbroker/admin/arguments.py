@@ -71,7 +71,7 @@ def number(name: str, default: int | None, bounds: tuple[int, int]) -> Argument:
 
 
 def flag(name: str, default: bool | None = False) -> Argument:
-    """Yes or no."""
+    """An argument that is yes or no, and what holds where it is left out."""
     return Argument(name, bool, default)
 
 

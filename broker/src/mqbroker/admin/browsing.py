@@ -39,7 +39,7 @@ BrowsePlace = tuple[str, int, int]
 
 
 class BrowsedPage:
-    """What one answer shows."""
+    """What one answer to a look at messages shows: rows of those that its selector and bounds let through."""
 
     def __init__(self, selector: Selector | None, limit: int) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -55,7 +55,7 @@ class BrowsedPage:
         return is_large or self._looks >= LOOKS_MAX or len(self.messages) >= self._limit
 
     def look(self, segment: Segment, index: int, state: str) -> None:
-        """One message."""
+        """Look at one message, and show it where the selector lets it through."""
         self._looks += 1
         if self._selector is None or self._selector.matches(view_of(segment, index)):
             self.messages.append(_with_state(shown(segment, index, body_bytes_max=BODY_BYTES_MAX), state))
@@ -101,11 +101,11 @@ class Looking(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """See `node.values.jobs.Job`."""
+        """Whether it can do nothing before a page has come (node/values/jobs.py:Job)."""
         return self._look.is_waiting
 
     def run(self) -> bool:
-        """See `node.values.jobs.Job`."""
+        """Look at one piece more; False: it is over, and answered (node/values/jobs.py:Job)."""
         look = self._look
         if look.queue.is_deleted:
             self._fail("amqp:resource-deleted", "the queue was deleted")
@@ -147,7 +147,7 @@ class Looking(ABC):
         """Whether there was enough for an answer, which is given."""
 
     def abandon(self) -> None:
-        """See `node.values.jobs.Job`."""
+        """The node stops: the look fails, and is answered so (node/values/jobs.py:Job)."""
         self._fail("amqp:connection:forced", "the broker stops")
 
     def _fail(self, condition: str, why: str) -> None:

@@ -31,7 +31,7 @@ class DiskSpace:
 
     @property
     def used_share(self) -> float:
-        """0 to 1."""
+        """Which share of the file system is used, 0 to 1; 1 where its size is not known."""
         return 1 - self.free_bytes / self.size_bytes if self.size_bytes else 1.0
 
 

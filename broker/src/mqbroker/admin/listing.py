@@ -41,7 +41,7 @@ class Listing(Generic[_Item]):
         self._next = 0
 
     def run(self) -> bool:
-        """See `node.values.jobs.Job`."""
+        """Make the rows of one piece more; False: it is over, and answered (node/values/jobs.py:Job)."""
         rows, enough = self._rows, len(self._rows) + PIECE_ROWS
         stop = min(self._next + PIECE_ROWS, len(self._items))  # of some there may be no rows
         while self._next < stop and len(rows) < enough:

@@ -114,7 +114,7 @@ def _why_groups_stay(broker: Broker) -> str:
 
 
 def nodes_that_drain_here(broker: Broker) -> list[str]:
-    """Their ids."""
+    """The ids of the nodes of which queues drain to this one, each once."""
     return list(dict.fromkeys(source[:NODE_ID_SIZE] for source in broker.store.arrivals.drained_here()))
 
 

@@ -157,7 +157,7 @@ class Opened:
 
 @frozen()
 class Began:
-    """A session is mapped."""
+    """A session is mapped: both ends have begun it (AMQP 1.0 §2.5.1)."""
 
     session: Session
 

@@ -57,7 +57,7 @@ class Login(ABC):
 
     @abstractmethod
     def receive(self, data: bytes, handle: Callable[[], None] | None = None) -> None:
-        """Take bytes of the peer."""
+        """Take bytes of the peer in; what they mean goes to `handle` (AMQP 1.0 §5.3)."""
 
     @abstractmethod
     def _die(

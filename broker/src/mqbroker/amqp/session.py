@@ -70,7 +70,7 @@ INCOMING_WINDOW: Final = 0x7FFFFFFF  # memory is bounded by credit and size limi
 
 
 class Session(IncomingTransfers):
-    """One session, either end."""
+    """One session of a connection, at either end of it (AMQP 1.0 §2.5)."""
 
     __slots__ = (
         "_accepts", "_handles", "by_handle", "by_name", "fault", "links_max", "peer_channel", "peer_handle_max",
@@ -221,7 +221,7 @@ class Session(IncomingTransfers):
             self.connection.events.append(SenderSettled(self, low, low + ((last - first) & 0xFFFFFFFF)))
 
     def flow(self, flow: Flow) -> None:
-        """Windows and credit."""
+        """A flow has come: windows of the session, and credit of a link where it names one (AMQP 1.0 §2.7.4)."""
         if self.state is not MAPPED:
             self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return

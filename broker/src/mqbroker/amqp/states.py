@@ -31,7 +31,7 @@ class ConnectionState(StateMember):
 
 
 class ConnectionStateEvent(StateEvent):
-    """What moves a connection."""
+    """What moves a connection from state to state (AMQP 1.0 §2.4.6)."""
 
     SENT_HEADER = "sent header", OURS
     GOT_HEADER = "got header", PEERS
@@ -78,7 +78,7 @@ CONNECTION_STATES: Final = StateTable(
 
 
 class SessionState(StateMember):
-    """Where a session stands."""
+    """Where a session stands (AMQP 1.0 §2.5.5)."""
 
     UNMAPPED = "unmapped"
     BEGIN_SENT = "begin-sent"
@@ -90,7 +90,7 @@ class SessionState(StateMember):
 
 
 class SessionStateEvent(StateEvent):
-    """What moves a session."""
+    """What moves a session from state to state (AMQP 1.0 §2.5.5)."""
 
     SENT_BEGIN = "sent begin", OURS
     GOT_BEGIN = "got begin", PEERS
@@ -138,7 +138,7 @@ class LinkState(StateMember):
 
 
 class LinkStateEvent(StateEvent):
-    """What moves a link."""
+    """What moves a link from state to state (AMQP 1.0 §2.6)."""
 
     SENT_ATTACH = "sent attach", OURS
     GOT_ATTACH = "got attach", PEERS

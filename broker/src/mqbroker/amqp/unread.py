@@ -30,11 +30,11 @@ class Unread:
 
     @property
     def size_bytes(self) -> int:
-        """All of them."""
+        """The bytes that have come and are not taken in."""
         return len(self.buffer) - self.offset + self._later_bytes
 
     def add(self, data: bytes) -> None:
-        """They came last."""
+        """Keep these bytes behind all that came before."""
         if self.offset >= len(self.buffer) and not self._later:
             self.buffer, self.offset = data, 0
         else:
@@ -77,7 +77,7 @@ class Unread:
 
     @property
     def ends_in_order(self) -> bool:
-        """See the function of this name."""
+        """Whether the last of these bytes are a Close (the function `ends_in_order`)."""
         return ends_in_order([self.buffer[max(self.offset, len(self.buffer) - CLOSE_BYTES_MAX) :], *self._later])
 
 

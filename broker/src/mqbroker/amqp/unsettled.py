@@ -167,7 +167,7 @@ class Unsettled:
             at += 1
 
     def has_of(self, link: Any) -> bool:
-        """Whether a link has any."""
+        """Whether anything that was delivered on a link is unsettled."""
         return bool(self._places_of(link, 1))
 
     def has_more_than(self, portion: Portion, link: Any) -> bool:

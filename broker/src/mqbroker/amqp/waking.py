@@ -33,7 +33,7 @@ class Waking:
 
     @property
     def is_over(self) -> bool:
-        """Whether all are told."""
+        """Whether all links that are to be told are."""
         return not self._sessions
 
     def begin(self, sessions: Iterable[Session]) -> None:
@@ -60,4 +60,4 @@ class Waking:
         return self.is_over
 
     def part_with(self, name: str, role: bool) -> None:
-        """Nothing of it is over."""
+        """Nothing of the link of this name is over, so nothing of it is handed back here."""

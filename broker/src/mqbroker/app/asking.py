@@ -76,7 +76,7 @@ class LocalAdmin:
         return row.get("result")
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """End the session; nothing more is asked in it."""
         self._socket.close()
 
 

@@ -32,15 +32,15 @@ class FiledBodies:
         self._directory = LargeDirectory(path)
 
     def write(self, file: int, offset: int, data: bytes) -> None:
-        """As Bodies does."""
+        """Write a piece of a body at its offset (core/store/exported_bodies.py:Bodies)."""
         self._do(file, lambda: self._directory.write(file, offset, (data,)))
 
     def finish(self, file: int) -> None:
-        """As Bodies does."""
+        """A body is whole, and has to be on disk (core/store/exported_bodies.py:Bodies)."""
         self._do(file, lambda: self._directory.finish(file, sync=True))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """No further body comes: let go of open files."""
         self._directory.close()
 
     def _do(self, file: int, action: Callable[[], None]) -> None:

@@ -47,12 +47,12 @@ class CoordinatorEnd(End):
         return self.machine.session.attach_sender(coordinator_attach(f"coordinator-{self.handle}"))
 
     def begin(self, token: Any) -> None:
-        """A transaction is wanted."""
+        """A transaction is wanted by the request `token`, which is answered with its id (AMQP 1.0 §4.2)."""
         self._waiting.append(_Asked(token, None))
         self.machine.dirty[self] = None
 
     def finish(self, request: Finish) -> None:
-        """One is to end."""
+        """A transaction is to be committed or rolled back (AMQP 1.0 §4.3)."""
         self._waiting.append(_Asked(request.token, request))
         self.machine.dirty[self] = None
 

@@ -51,14 +51,14 @@ class HangUp(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A request is done."""
+    """A request is done: its token, and what it came to."""
 
     token: Any
     value: Any
 
 
 class Failure(NamedTuple):
-    """A request failed."""
+    """A request has failed: its token, and the error to raise."""
 
     token: Any
     error: BaseException

@@ -77,7 +77,7 @@ class End(ABC):
             self.machine.effects.append(Restored(self.handle, self.address))
 
     def opened(self, attach: Attach) -> None:  # noqa: B027 - an offer to subclasses, not a duty
-        """The link stands."""
+        """The link stands: the broker's attach has come, and was not a refusal."""
 
     def detached(self, event: Detached) -> None:
         """The link is gone: with its connection, or by itself."""
@@ -131,7 +131,7 @@ class End(ABC):
 
     @property
     def shown(self) -> str:
-        """Its address in messages."""
+        """Its address as messages of errors and the log show it."""
         return repr(self.address) if self.address else "no address"
 
     def why_ended(self, error: Error | None, fault: PeerFault | None) -> LinkFailed:

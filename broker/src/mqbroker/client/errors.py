@@ -117,12 +117,12 @@ class ManyFailed(SendFailed):
 
     @staticmethod
     def of(errors: list[ManyFailed]) -> ManyFailed:
-        """All of them as one."""
+        """One error for the messages of several."""
         return ManyFailed(sum(each.count for each in errors), [pair for each in errors for pair in each.failures])
 
 
 class TransactionFailed(ClientError):
-    """Rolled back."""
+    """The transaction was rolled back by the broker, or was lost with its connection."""
 
 
 class TransactionInDoubt(TransactionFailed):

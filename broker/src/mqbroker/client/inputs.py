@@ -34,14 +34,14 @@ class Dialled(NamedTuple):
 
 
 class DialFailed(NamedTuple):
-    """It could not be made."""
+    """The transport that was dialled could not be made, and why."""
 
     attempt: int
     why: str
 
 
 class Received(NamedTuple):
-    """Bytes of the peer."""
+    """The peer has sent these bytes."""
 
     attempt: int
     data: bytes
@@ -55,7 +55,7 @@ class Derived(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The transport is gone."""
+    """The transport is gone, and why."""
 
     attempt: int
     why: str
@@ -77,7 +77,7 @@ class OpenSender(NamedTuple):
 
 
 class OpenReceiver(NamedTuple):
-    """A receiver likewise."""
+    """A receiver is wanted, on terms as a sender is."""
 
     handle: int
     terms: ReceiverTerms
@@ -103,7 +103,7 @@ class Sending:
 
 
 class Post(NamedTuple):
-    """Send a message."""
+    """The application sends a message."""
 
     handle: int
     sending: Sending

@@ -26,7 +26,7 @@ class RoundRobin:
 
 
 class RandomSticky:
-    """Drawn once."""
+    """Which of a list is taken: drawn at random once, and the same place from then on."""
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
@@ -39,7 +39,7 @@ class RandomSticky:
 
 
 def first_element(count: int) -> int:
-    """The first of the list."""
+    """The index of the first of the list, each time."""
     return 0
 
 

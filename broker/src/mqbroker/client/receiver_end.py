@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ReceiverEnd(End):
-    """One receiver."""
+    """The link of one receiver of the application, and how much of its credit is used."""
 
     kind = "receiver"
     link: ReceiverLink | None
@@ -123,7 +123,7 @@ class ReceiverEnd(End):
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def arrived(self, event: Incoming) -> None:
-        """Messages came."""
+        """Messages came in on the link, and go to the application."""
         self.waiting_count += event.run.count
         self._arrived += event.run.count
         self.machine.effects.append(

@@ -29,7 +29,7 @@ FRAME_ROOM: Final = 64  # bytes of a transfer that are not the message
 
 
 class SenderEnd(End):
-    """One sender."""
+    """The link of one sender of the application."""
 
     kind = "sender"
     link: SenderLink | None
@@ -148,7 +148,7 @@ class SenderEnd(End):
         self.pending.extendleft(reversed(again))
 
     def fail(self, error: errors.ClientError, event: Detached | None = None) -> None:
-        """Whoever waits is told."""
+        """It has ended with an error: whoever waits for an outcome is told."""
         returned = [each for taken in self.under_way(event) for each in _of(taken)]
         why = f"{error.why}; the message was sent, and may have been taken"
         self._fail_all(returned, lambda: errors.OutcomeUnknown(why, error.condition))

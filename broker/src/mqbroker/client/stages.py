@@ -24,7 +24,7 @@ class Stage(StateMember):
 
 
 class StageEvent(StateEvent):
-    """What moves it."""
+    """What moves a connection of an application from stage to stage."""
 
     DIAL = "dial", OURS
     DIALLED = "dialled", OURS

@@ -30,7 +30,7 @@ CREDIT_MAX: Final = 1 << 20
 
 
 def sender_attach(name: str, terms: SenderTerms) -> Attach:
-    """A link on which we send."""
+    """The attach of a link on which we send to `terms.address`."""
     target = Target(address=terms.address or None, capabilities=_routing(terms.topic) or None)
     return Attach(
         name=name, handle=0, role=False, snd_settle_mode=SETTLE_SETTLED if terms.settled else SETTLE_UNSETTLED,

@@ -166,7 +166,7 @@ class Announcer:
         return subscriber
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """It does not any more."""
+        """A node does not follow any more, and gets no further notices."""
         LOOK.has_touched = True
         if subscriber in self.subscribers:
             self.subscribers.remove(subscriber)
@@ -176,7 +176,7 @@ class Announcer:
         return iter([*map(encode, self._nodes()), encode(Reset())])
 
     def restarted(self, subscriber: Subscriber) -> None:
-        """One of them fell behind."""
+        """A subscriber fell behind too far and is told everything anew: have that logged."""
         fields: dict[str, str | int] = {"node_id": subscriber.node_id, "restarts": subscriber.restarts_total}
         self._log(Notice(Level.WARNING, "cluster-subscriber-behind", fields))
 
@@ -207,7 +207,7 @@ class Announcer:
         self._add(added, "", {} if known is None else dict(known.consumers))
 
     def queue_removed(self, queue: str) -> None:
-        """It has it no more."""
+        """This node has the queue no more: it is deleted."""
         self._remove(cluster_name_of(queue, self._node_id), is_deleted=True)
 
     def consumer_joined(self, queue: str, selector: str) -> None:
@@ -215,7 +215,7 @@ class Announcer:
         self._consumers(cluster_name_of(queue, self._node_id), {selector: 1})
 
     def consumer_left(self, queue: str, selector: str) -> None:
-        """One gets no more."""
+        """One consumer with this selector less at a queue of this node."""
         self._consumers(cluster_name_of(queue, self._node_id), {selector: -1})
 
     def remote_added(self, binding: RemoteBinding) -> None:
@@ -227,7 +227,7 @@ class Announcer:
         self._add(added, binding.target, counts_of(binding))
 
     def remote_removed(self, binding: RemoteBinding) -> None:
-        """It does no more."""
+        """The binding of another node is no more; `is_deleted` of it: its owner said so."""
         self._remove(binding.cluster_name, is_deleted=binding.is_deleted)
 
     def remote_changed(self, binding: RemoteBinding) -> None:

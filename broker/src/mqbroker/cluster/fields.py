@@ -32,7 +32,7 @@ class Connector:
 
     @property
     def uri(self) -> str:
-        """For people."""
+        """`scheme://host:port`, as people read and write it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -54,7 +54,7 @@ def object_in(text: bytes) -> dict[str, Any]:
 
 
 def text_of(row: dict[str, Any], key: str, form: re.Pattern[str] = ANY) -> str:
-    """A text of this form."""
+    """The text under a key, of this form as a whole; else MalformedField."""
     value = row.get(key)
     if not isinstance(value, str) or not form.fullmatch(value) or not _is_unicode(value):
         raise MalformedField(f"{key} is missing or not well-formed")
@@ -81,7 +81,7 @@ def flag_of(row: dict[str, Any], key: str) -> bool:
 def connectors_of(
     row: dict[str, Any], maximum: int, minimum: int = 1, key: str = "connectors"
 ) -> tuple[Connector, ...]:
-    """The list of connectors."""
+    """The list of connectors under a key, so many at most; else MalformedField."""
     found = row.get(key)
     if not isinstance(found, list) or not minimum <= len(found) <= maximum:
         raise MalformedField(f"{key} must be a list of {minimum} to {maximum}")

@@ -16,7 +16,7 @@ UNSAID: Final = (1,)
 
 
 def read_by(member: Member) -> tuple[int, ...]:
-    """Ascending."""
+    """The formats of journal files that a member reads, ascending."""
     return member.journal_formats or UNSAID
 
 

@@ -110,7 +110,7 @@ class BindingAdded:
 
     @property
     def cluster_name(self) -> str:
-        """Its name in the cluster."""
+        """The name of the queue in the cluster: its own, and the id of its node."""
         return cluster_name_of(self.queue, self.node_id)
 
 

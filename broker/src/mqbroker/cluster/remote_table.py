@@ -54,13 +54,13 @@ class PassedOver(enum.Enum):
 
 
 class RemoteBindings(Protocol):
-    """Who routes to bindings."""
+    """Whoever routes to bindings of other nodes, and is told of them."""
 
     def add(self, binding: RemoteBinding) -> None:
-        """It is there from now on."""
+        """The binding is there from now on, and may be routed to."""
 
     def remove(self, binding: RemoteBinding) -> None:
-        """It is there no more."""
+        """The binding is there no more."""
 
     def replace(self, before: RemoteBinding, binding: RemoteBinding) -> None:
         """The same queue is there on other terms from now on. There is no time at which it is not."""

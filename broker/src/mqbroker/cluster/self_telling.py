@@ -20,7 +20,7 @@ class SelfTelling:
         self.next_due_ns = now_ns + self._interval_ns if self._left else 0
 
     def due(self, now_ns: int) -> bool:
-        """Whether to tell now."""
+        """True: it is to be told now, and the next time is planned."""
         if not self.next_due_ns or now_ns < self.next_due_ns:
             return False
         LOOK.has_touched = True

@@ -33,7 +33,7 @@ JUMPED_MAX: Final = 100  # processes of which that is counted
 
 
 class TopologyChangeKind(enum.Enum):
-    """What has changed."""
+    """What has changed of a member, or of who is one."""
 
     ADDED = "added"
     RESTARTED = "restarted"  # the same node, another process
@@ -119,7 +119,7 @@ class Topology:
         return [*self.members, *(MemberGone(node_id, self._tombstones[node_id]) for node_id in self._disputed)]
 
     def get(self, node_id: str) -> Member | None:
-        """A member."""
+        """The member of this id, this node among them; None: there is none."""
         return self.own if node_id == self.own.node_id else self._others.get(node_id)
 
     def hear(self, notice: Member | MemberGone) -> TopologyChange | None:
@@ -147,7 +147,7 @@ class Topology:
         return self.again()
 
     def leave(self) -> MemberGone:
-        """This node leaves."""
+        """This node leaves: what its neighbours are told of that."""
         return MemberGone(self.own.node_id, self.again().version)
 
     def _of_ours(self, notice: Member | MemberGone) -> TopologyChange | None:

@@ -46,7 +46,7 @@ class OptionChange:
 
     @property
     def why(self) -> str:
-        """One sentence for a plan."""
+        """What a plan says of the change: one sentence."""
         if self.needs is OptionsVerdict.RELOAD:
             return "a running broker takes it on reload"
         return "it is read at start only"
@@ -134,7 +134,7 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
 
 
 def taken_pieces(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> Iterator[list[OptionChange]]:
-    """The same piece by piece."""
+    """What `taken` gives, piece by piece, as `pieces` cuts it."""
     names = {listener.name for listener in started.listeners}
 
     def of_process(options: BrokerOptions) -> BrokerOptions:

@@ -23,7 +23,7 @@ COLUMNS = "| option | type | default | bounds | change | meaning |\n|---|---|---
 
 
 def markdown() -> str:
-    """The whole reference."""
+    """The whole reference of options, as Markdown."""
     parts = [HEAD]
     rows = catalogue.entries()
     for table, model in catalogue.tables().items():

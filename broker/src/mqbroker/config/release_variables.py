@@ -22,7 +22,7 @@ def releases_kept(variables: Mapping[str, Any]) -> int:
 
 
 def found_faults(variables: Mapping[str, Any]) -> list[ConfigFault]:
-    """Of one host."""
+    """What is wrong with these variables of one host; empty: nothing."""
     try:
         releases_kept(variables)
     except ConfigFault as fault:

@@ -123,7 +123,7 @@ def check_roles(roles: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def users_to_text(users: Mapping[str, UserVerifier]) -> str:
-    """Content of `users.json`."""
+    """The content of `users.json`: verifiers by name, no passwords."""
     rows = {name: _verifier_to_json(users[name]) for name in sorted(users)}
     return json.dumps({"format": FORMAT, "users": rows}, indent=2, ensure_ascii=False) + "\n"
 

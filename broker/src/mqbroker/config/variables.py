@@ -58,7 +58,7 @@ class Instance(Variables):
 
 
 class InventoryUser(Variables):
-    """One user of the cluster."""
+    """One row of `mq_users`: a user of the cluster, and what it may do."""
 
     name: str = _declared(..., "Name of the user.", min_length=1)
     password: str = _declared(..., "Password; keep it in a vault.", min_length=1, repr=False)

@@ -16,7 +16,7 @@ PIECE_ROWS = 500
 
 
 class LineWriter:
-    """For one transport."""
+    """Writes lines of JSON to one transport, no faster than the client reads."""
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
         self._transport = transport
@@ -25,7 +25,7 @@ class LineWriter:
         self._is_due = False  # more is written in the next turn of the loop
 
     def write(self, row: dict[str, Any]) -> None:
-        """One line."""
+        """Write a row as a line of JSON."""
         self._add(pieces_of(row))
 
     def then(self, act: Callable[[], object]) -> None:
@@ -37,12 +37,12 @@ class LineWriter:
         self.is_blocked = True
 
     def resume(self) -> None:
-        """It does again."""
+        """The transport takes bytes again: what waits is written."""
         self.is_blocked = False
         self._go_on()
 
     def finish(self) -> None:
-        """Write everything now."""
+        """Write everything that waits at once, whether the client reads or not."""
         while self._waiting:
             self._advance()
 

@@ -32,7 +32,7 @@ class FileMouth:
         self._written: Path | None = None
 
     async def send(self, data: bytes) -> None:
-        """See Mouth."""
+        """Write the datagram into its file, in a thread (io/broadcast_endpoints.py:Mouth)."""
         if self._worker is None:
             self._worker = Worker()
         file = self._written = self._directory / file_name(data)
@@ -59,7 +59,7 @@ class FileEar(PollingEar):
         self._seen: dict[str, bytes] | None = None
 
     async def look(self, listener: Listener) -> None:
-        """See PollingEar."""
+        """Read all files of the directory, in a thread (io/broadcast_endpoints.py:PollingEar)."""
         if self._worker is None:
             self._worker = Worker()
         try:
@@ -72,7 +72,7 @@ class FileEar(PollingEar):
                 listener.heard(str(self._directory / name), to_datagram(content))
 
     def close(self) -> None:
-        """See Ear."""
+        """Look no more, and end the thread (io/broadcast_endpoints.py:Ear)."""
         super().close()
         if self._worker is not None:
             self._worker.close()

@@ -19,7 +19,7 @@ class Listener(Protocol):
     """Whom an ear tells. To be called in the loop's thread."""
 
     def heard(self, source: str, data: bytes) -> None:
-        """A datagram has come."""
+        """A datagram has come from `source`."""
 
     def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
         """Names lead to these places: (name, host, port), all that there are now."""
@@ -38,7 +38,7 @@ class Mouth(Protocol):
         """Send, now. Raises Unreachable."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Give back what the endpoint holds: sockets, threads."""
 
 
 class Ear(Protocol):
@@ -48,7 +48,7 @@ class Ear(Protocol):
         """Listen from now on, or anew where it did already. Raises Unreachable."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Give back what the endpoint holds: sockets, threads."""
 
 
 class PollingEar(ABC):
@@ -59,13 +59,13 @@ class PollingEar(ABC):
         self._task: asyncio.Task[None] | None = None
 
     async def join(self, listener: Listener) -> None:
-        """See Ear. The first look must succeed."""
+        """Begin to look, the first time before it returns: that look must succeed."""
         self.close()
         await self.begin(listener)
         self._task = asyncio.get_running_loop().create_task(self._poll(listener))
 
     def close(self) -> None:
-        """See Ear."""
+        """Look no more; the look that is under way is cancelled."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -41,6 +41,6 @@ class CertificateWatch:
         self._timer = asyncio.get_running_loop().call_later(LOOK_PERIOD_S, self.look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Look at certificates no more."""
         if self._timer is not None:
             self._timer.cancel()

@@ -67,7 +67,7 @@ class Collector:
             self.look()
 
     def look(self) -> None:
-        """Look at everything now."""
+        """Collect over all generations now, and tell what it took."""
         began_ns, before_bytes = time.monotonic_ns(), self._resident()
         found = gc.collect()
         took_ms = (time.monotonic_ns() - began_ns) // NS_PER_MS

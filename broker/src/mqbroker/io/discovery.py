@@ -26,15 +26,15 @@ class GroupListener:
         self._group = group
 
     def heard(self, source: str, data: bytes) -> None:
-        """See Listener."""
+        """Post a datagram as an input of the group (io/broadcast_endpoints.py:Listener)."""
         self._node.post(Datagram(self._group, source, data))
 
     def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
-        """See Listener."""
+        """Post what names led to as an input of the group (io/broadcast_endpoints.py:Listener)."""
         self._node.post(Resolved(self._group, found))
 
     def looked(self, why: str) -> None:
-        """See Listener."""
+        """Post that a look has ended, and what hindered it (io/broadcast_endpoints.py:Listener)."""
         self._node.post(Looked(self._group, why))
 
 
@@ -63,7 +63,7 @@ class DiscoveryEndpoints:
             ear.relay(effect.node_id, effect.data)
 
     def close(self) -> None:
-        """Safe to call twice."""
+        """Close all endpoints; it may be called twice."""
         for task in list(self._tasks):
             task.cancel()
         for mouth in self._mouths.values():

@@ -50,7 +50,7 @@ class Vital(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where answers come from."""
+    """The parts of the process from which the HTTP endpoints make their answers."""
 
     options: BrokerOptions
     node: NodeLoop

@@ -173,13 +173,13 @@ class GossipMouth:
         self._place = place
 
     async def send(self, data: bytes) -> None:
-        """See Mouth. From now on who asks is told, too."""
+        """Tell the datagram, and whoever asks from now on, too (io/broadcast_endpoints.py:Mouth)."""
         self._place.said = data
         await self._place.listen()
         await self._place.exchange()
 
     def close(self) -> None:
-        """See Mouth. The place goes with the last who uses it."""
+        """Let go of the place, which goes with the last who uses it."""
 
 
 class GossipEar(PollingEar):
@@ -196,7 +196,7 @@ class GossipEar(PollingEar):
         await self._place.listen()
 
     async def look(self, listener: Listener) -> None:
-        """See PollingEar. What a broadcast group has exchanged meanwhile is enough."""
+        """Exchange with the others, unless the broadcast group has meanwhile (io/broadcast_endpoints.py:PollingEar)."""
         if self._place.is_idle_since(self._poll_s):
             await self._place.exchange()
 

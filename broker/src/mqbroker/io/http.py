@@ -30,7 +30,7 @@ Responder = Callable[[Head], Awaitable[Response]]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client."""
+    """One connection of a client of metrics or health, a request at a time (RFC 9112)."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server

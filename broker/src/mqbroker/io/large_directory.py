@@ -60,7 +60,7 @@ class LargeDirectory:
             raise
 
     def finish(self, file: int, *, sync: bool) -> None:
-        """Nothing more is written."""
+        """Nothing more is written to the file; `sync`: it has to be on disk. Raises OSError."""
         self._check(file)
         try:
             fd = self._descriptor(file, is_new=False)
@@ -74,7 +74,7 @@ class LargeDirectory:
             raise
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
-        """Exactly so many bytes."""
+        """So many bytes of the file from an offset on; raises OSError where there are fewer."""
         data = self._files.read_piece(self.path_of(file), offset, size_bytes)
         if len(data) != size_bytes:
             raise OSError(errno.EIO, f"{len(data)} bytes at byte {offset}, not {size_bytes}", str(self.path_of(file)))
@@ -99,7 +99,7 @@ class LargeDirectory:
             return
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close all files that are open."""
         while self._open:
             os.close(self._open.popitem()[1])
 

@@ -118,7 +118,7 @@ class Tasks:
         self._queue.put(task)
 
     def close(self, timeout_s: float) -> bool:
-        """Whether all is done."""
+        """Take no more, and wait for what is queued; whether all of it is done."""
         if self._thread is None:
             return True
         self._queue.put(None)

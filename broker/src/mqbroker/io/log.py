@@ -21,7 +21,7 @@ VALUE_CHARS_MAX = 2000
 
 
 class LogShape(enum.Enum):
-    """How a line looks."""
+    """How a line of the log looks: for the systemd journal, plain, or JSON."""
 
     JOURNAL = "journal"
     PLAIN = "plain"

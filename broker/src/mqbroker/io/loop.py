@@ -49,7 +49,7 @@ _get_ident: Final = threading.get_ident
 
 
 class Core(Protocol):
-    """The pure node."""
+    """The pure node, as the loop sees it: inputs in, a Batch out."""
 
     def step(self, inputs: list[Input], at: At) -> Batch: ...
 

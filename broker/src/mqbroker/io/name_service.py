@@ -48,7 +48,7 @@ class NameEar(PollingEar):
         self._empty = dict.fromkeys(options.names, 0)  # looks in a row, of names that led somewhere
 
     async def look(self, listener: Listener) -> None:
-        """See PollingEar. Tells what there is also where some of it is what was there before."""
+        """Resolve all names; the others are told although one fails (io/broadcast_endpoints.py:PollingEar)."""
         if self._worker is None:
             self._worker = Worker()
         whys = []
@@ -69,7 +69,7 @@ class NameEar(PollingEar):
             self._known[name] = found
 
     def close(self) -> None:
-        """See Ear."""
+        """Look no more, and end the thread (io/broadcast_endpoints.py:Ear)."""
         super().close()
         if self._worker is not None:
             self._worker.close()

@@ -35,7 +35,7 @@ class PageReader:
         self._thread: threading.Thread | None = None
 
     def read(self, effect: ReadPage) -> None:
-        """Done follows."""
+        """Have a page read in the thread; Done with its bytes is posted."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="disk-pages", daemon=True)
             self._thread.start()

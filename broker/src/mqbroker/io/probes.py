@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 
 class Probes:
-    """Carries out Probe."""
+    """Carries out the effect Probe: dials a place over TCP, and posts whether somebody answered."""
 
     def __init__(self, node: NodeLoop) -> None:
         self._node = node

@@ -32,7 +32,7 @@ LOOK_PERIOD_S = 5.0
 
 
 class JournalSegmentStock:
-    """For one thread."""
+    """Files that are made ready for the journal, and old ones to use again; for one thread."""
 
     def __init__(self, directory: JournalDirectory) -> None:
         self._directory = directory

@@ -43,11 +43,11 @@ class SpaceWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Look at the file system from now on, again and again."""
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Look at the file system no more."""
         if self._task is not None:
             self._task.cancel()
         self._worker.close()
@@ -59,7 +59,7 @@ class SpaceWatch:
             await asyncio.sleep(SCAN_PERIOD_S)
 
     def saw(self, free_bytes: int) -> None:
-        """So much is free."""
+        """So many bytes are free; the node is told where that is low, scarce, or is not any more."""
         is_low = _is_below(free_bytes, self._free_bytes_min, was=self._is_low)
         is_scarce = _is_below(free_bytes, scarce_bytes(self._free_bytes_min), was=self._is_scarce)
         if (is_low, is_scarce) != (self._is_low, self._is_scarce):

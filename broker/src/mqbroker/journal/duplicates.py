@@ -32,7 +32,7 @@ class _Ids:
 
 
 class DuplicateIds:
-    """All addresses."""
+    """Which duplicate ids of which addresses the journal holds, and in which segments."""
 
     def __init__(self, recovered: Mapping[str, Sequence[StoredId]], segments: Sequence[JournalSegment]) -> None:
         self._addresses: dict[str, _Ids] = {}
@@ -72,7 +72,7 @@ class DuplicateIds:
         held.oldest = max(held.oldest, oldest)
 
     def drop(self, address: str) -> None:
-        """All ids of an address."""
+        """Forget all ids of an address; its record says so from this append on."""
         LOOK.has_touched = True
         held = self._addresses.pop(address, None)
         if held is not None:

@@ -88,7 +88,7 @@ class Rebuild:
             APPLIERS[type(record)](self, record)
 
     def queues(self) -> dict[int, dict[str, Any]]:
-        """Raises Malformed."""
+        """Queue number -> its attributes; raises Malformed where they cannot be read."""
         return {number: attributes_in(text, f"queue {number}") for number, text in self._attributes.items()}
 
     def addresses(self) -> dict[str, dict[str, Any]]:

@@ -117,7 +117,7 @@ class Run:
         return memoryview(self.buffer)[self.start(index) : self.end(index + count - 1)]
 
     def size_bytes(self, index: int, count: int) -> int:
-        """Bytes of these frames."""
+        """The bytes of the frames of `count` messages from `index` on."""
         if self.stride and count == 1:
             return self.stride
         return self.end(index + count - 1) - self.start(index)

@@ -23,49 +23,49 @@ class Char(str):
 
 
 class UByte(int):
-    """Unsigned, 8 bits."""
+    """AMQP's ubyte: unsigned, 8 bits (AMQP 1.0 §1.6.3)."""
 
     __slots__ = ()
 
 
 class UShort(int):
-    """Unsigned, 16 bits."""
+    """AMQP's ushort: unsigned, 16 bits (AMQP 1.0 §1.6.4)."""
 
     __slots__ = ()
 
 
 class UInt(int):
-    """Unsigned, 32 bits."""
+    """AMQP's uint: unsigned, 32 bits (AMQP 1.0 §1.6.5)."""
 
     __slots__ = ()
 
 
 class ULong(int):
-    """Unsigned, 64 bits."""
+    """AMQP's ulong: unsigned, 64 bits (AMQP 1.0 §1.6.6)."""
 
     __slots__ = ()
 
 
 class Byte(int):
-    """Signed, 8 bits."""
+    """AMQP's byte: signed, 8 bits (AMQP 1.0 §1.6.7)."""
 
     __slots__ = ()
 
 
 class Short(int):
-    """Signed, 16 bits."""
+    """AMQP's short: signed, 16 bits (AMQP 1.0 §1.6.8)."""
 
     __slots__ = ()
 
 
 class Int(int):
-    """Signed, 32 bits."""
+    """AMQP's int: signed, 32 bits (AMQP 1.0 §1.6.9)."""
 
     __slots__ = ()
 
 
 class Long(int):
-    """Signed, 64 bits."""
+    """AMQP's long: signed, 64 bits (AMQP 1.0 §1.6.10)."""
 
     __slots__ = ()
 

@@ -188,7 +188,7 @@ class Forms:
 
 
 def is_text(buffer: bytes, begin: int, end: int) -> bool:
-    """Whether it is UTF-8."""
+    """Whether the bytes from `begin` to before `end` are UTF-8."""
     piece = buffer[begin:end]
     if piece.isascii():
         return True

@@ -103,7 +103,7 @@ def parse_target(python: str, platform: str) -> BundleTarget:
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file, in hex."""
+    """The SHA-256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

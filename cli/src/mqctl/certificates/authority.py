@@ -32,7 +32,7 @@ SubjectName = x509.DNSName | x509.IPAddress
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """A CA that can sign."""
+    """A CA that can sign: its certificate and its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
@@ -47,7 +47,7 @@ class Span:
 
     @property
     def end(self) -> datetime.datetime:
-        """The last moment."""
+        """The last moment at which the certificate is good."""
         return self.now + datetime.timedelta(days=self.days)
 
 

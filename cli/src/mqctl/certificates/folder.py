@@ -77,7 +77,7 @@ class Folder:
 
     @property
     def has_authority(self) -> bool:
-        """Whether there is a CA."""
+        """Whether the folder has a CA (`ca.pem`)."""
         return (self.path / "ca.pem").exists()
 
     @property
@@ -93,7 +93,7 @@ class Folder:
         return {name: one for name, one in found.items() if one is not None}
 
     def authority(self) -> x509.Certificate:
-        """The CA that signs."""
+        """The certificate of the CA that signs; raises UsageError where there is none."""
         found = certificate_at(self.path / "ca.pem")
         if found is None:
             raise no_authority(self.path)

@@ -24,7 +24,7 @@ class InstanceNames:
 
     @property
     def common_name(self) -> str:
-        """The subject."""
+        """The common name of its certificate's subject: `host/instance`."""
         return f"{self.host}/{self.instance}"
 
 

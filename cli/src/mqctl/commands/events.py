@@ -110,5 +110,5 @@ def _value(value: Any) -> str:
 
 
 def line_of(node: str, row: Mapping[str, Any]) -> str:
-    """One event on one line."""
+    """One event of a node on one line, for people."""
     return f"{row['time']} {node} {row['level']} {row['event']} {row['fields']}".rstrip()

@@ -151,7 +151,7 @@ def cluster_text(options: Options) -> str:
 
 
 def secrets_text(user: str) -> str:
-    """Passwords, random."""
+    """The content of the file of secrets: a random password for the user and for the cluster."""
     return "\n".join(
         [
             "# Passwords. Keep this file out of version control, or encrypt it with ansible-vault.",

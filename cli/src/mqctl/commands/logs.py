@@ -139,7 +139,7 @@ def _write_line(world: World, text: str) -> None:
 
 
 def line_of(row: LogRow) -> str:
-    """One row for people."""
+    """One row of a log on one line, for people."""
     place = node_name(row["host"], row["instance"])
     return f"{row['time']} {place} {row['level']} {row['message']}"
 

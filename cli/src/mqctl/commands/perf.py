@@ -138,7 +138,7 @@ def _run(world: World, node: Node, request: Mapping[str, Any], time_s: float) ->
 
 
 def row_of(node: Node, what: str, per_s: float, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """One kind of time."""
+    """The row of one kind of time: rate per second, and percentiles in ms."""
     times = {f"{name}_ms": summary.get(name) for name in ("p50", "p90", "p99", "p99.9", "max")}
     place = {"host": node.host, "instance": node.instance}
     return {**place, "what": what, "messages": summary["count"], "per_s": per_s, **times}

@@ -27,7 +27,7 @@ STOP = GIVEN_UP[1]
 
 
 class UpgradeStep(enum.StrEnum):
-    """What is to be done."""
+    """What is to be done with an upgrade: begin or go on, show, pause, resume, or stop it."""
 
     RUN = "run"
     STATUS = "status"
@@ -108,7 +108,7 @@ def stop(world: World, options: Options, cluster: InventoryCluster) -> int:
 
 
 def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
-    """A row for each host."""
+    """Write a row for each host: what it runs, and what the upgrade wants; the exit code."""
     notes = noted(world, cluster)
     goal = operation.goal_of(notes, UPGRADE.command)
     found, faults = releases.look(world, cluster.hosts)

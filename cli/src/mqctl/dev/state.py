@@ -35,17 +35,17 @@ class DevNode:
 
     @property
     def socket(self) -> Path:
-        """The admin socket."""
+        """The path of its admin socket."""
         return self.path / "admin.sock"
 
     @property
     def options_file(self) -> Path:
-        """Its broker.toml."""
+        """The path of its broker.toml."""
         return self.path / "broker.toml"
 
     @property
     def log(self) -> Path:
-        """What it said."""
+        """The path of what it wrote to standard output and error."""
         return self.path / "log"
 
     @property
@@ -55,7 +55,7 @@ class DevNode:
 
     @property
     def process_file(self) -> Path:
-        """Pid and start time."""
+        """The path of the file that holds its pid and start time."""
         return self.path / "process.json"
 
     @property

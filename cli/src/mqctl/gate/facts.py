@@ -53,7 +53,7 @@ class Survey:
         self._asked_for = self._written[:ADDRESSES_MAX]
 
     def standings(self) -> list[Standing]:
-        """Of all of them."""
+        """Where each broker stands: those that answered, then those that are silent."""
         made, blocked, by_connector = self._made(), self._blocked(), self._by_connector()
         found = [
             standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, {}))

@@ -55,7 +55,7 @@ class LinkPicture:
 
     @property
     def short(self) -> str:
-        """What stands on the link."""
+        """What stands at the link: how many messages wait for it, or its state."""
         return f"{self.depth:,} wait" if self.depth else self.state
 
 

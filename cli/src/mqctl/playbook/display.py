@@ -15,7 +15,7 @@ COLOURS = {"changed": "yellow", "refused": "red", "failed": "red", "unreachable"
 
 
 class Display:
-    """Shows what happens."""
+    """Shows the progress of a playbook to whoever watches."""
 
     def __init__(self, world: World, title: str, redact: Callable[[str], str]) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Display:
         self._progress.stop()
 
     def happened(self, what: Happened, state: PlayProgress) -> None:
-        """One step of a run."""
+        """Show one thing that happened on a host, or which task began."""
         if what.kind == "task":
             self._progress.update(self._title, now=what.text)
             return

@@ -34,7 +34,7 @@ class HostFacts:
 
 
 def rules_of(collection: Path, host: str, variables: Mapping[str, Any], facts: HostFacts) -> Rules:
-    """Its files."""
+    """The packet filter rules that the role would write on a host, by file."""
     from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
     from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
 

@@ -235,7 +235,7 @@ def seconds_left(answer: Mapping[str, Any]) -> int | None:
 
 
 def line_of(name: str, answer: Mapping[str, Any]) -> str:
-    """How far a node is."""
+    """How far a node is with its drain, on one line for people."""
     moved, left = answer.get("moved", 0), answer.get("left", 0)
     seconds = seconds_left(answer)
     soon = "" if seconds is None else f", {seconds} s to go at {answer['rate']:g}/s"

@@ -34,7 +34,7 @@ class ByHand(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file before and after."""
+    """What a file of the inventory holds before and after."""
 
     name: str
     before: str
@@ -42,7 +42,7 @@ class FileChange:
 
     @property
     def diff(self) -> str:
-        """As `diff -u` has it."""
+        """The lines that differ, as `diff -u` writes them."""
         return "".join(
             difflib.unified_diff(
                 self.before.splitlines(keepends=True), self.after.splitlines(keepends=True),

@@ -44,12 +44,12 @@ class NodeLook:
 
     @property
     def name(self) -> str:
-        """In the inventory."""
+        """The name of the node, as the inventory makes it."""
         return self.node.name
 
     @property
     def state(self) -> str:
-        """Of its drain."""
+        """The state of its drain, as the broker says it."""
         return str(self.drain.get("state", SERVES))
 
     @property

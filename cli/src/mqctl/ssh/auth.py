@@ -31,7 +31,7 @@ class Answers(AuthSource):
         return "Answers()"
 
     def authenticate(self, transport: paramiko.Transport) -> Any:
-        """Called by paramiko."""
+        """Answer the questions of the server; paramiko calls it."""
         return transport.auth_interactive(self.username, self._answer)
 
     def _answer(self, title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:

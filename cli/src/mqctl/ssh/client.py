@@ -39,7 +39,7 @@ class ProxyProcess:
             )
 
     def close(self) -> None:
-        """End it."""
+        """End the process of the ProxyCommand."""
         self.socket.close()
         self._child.terminate()
         try:
@@ -144,7 +144,7 @@ class SshConnection:
         return transport is not None and transport.is_active()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection, and the proxy that it goes through."""
         with contextlib.suppress(Exception):
             self._client.close()
         if self._proxy is not None:
@@ -244,11 +244,11 @@ class SshStream:
             self._connection.release(self._channel)
 
     def end_input(self) -> None:
-        """See CommandStream."""
+        """Nothing more is written to the command's standard input."""
         self._channel.shutdown_write()
 
     def exit_code(self) -> int:
-        """See CommandStream."""
+        """The exit code of the command; -1 where it does not end in EXIT_WAIT_S_MAX."""
         return self._channel.recv_exit_status() if self._channel.status_event.wait(EXIT_WAIT_S_MAX) else -1
 
     def complaint(self) -> str:
@@ -261,7 +261,7 @@ class SshStream:
 
 
 class SshShell:
-    """Runs commands on a host."""
+    """Runs commands on a host over one SSH connection."""
 
     def __init__(self, connection: SshConnection, become: Become) -> None:
         self.name = connection.access.name
@@ -271,7 +271,7 @@ class SshShell:
         self._connection = connection
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
-        """See Shell."""
+        """Run a command and wait for its end (shell.py:Shell)."""
         channel = self._connection.channel(command)
         deadline = time.monotonic() + timeout_s
         writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
@@ -303,14 +303,14 @@ class SshShell:
         return CommandResult(channel.recv_exit_status(), bytes(out), bytes(err))
 
     def open_plain(self, command: str, prefix: bytes) -> SshStream:
-        """See Shell."""
+        """Begin a command, and give back the stream to talk with it (shell.py:Shell)."""
         stream = SshStream(self._connection, self._connection.channel(command))
         if prefix:
             stream.sendall(prefix)
         return stream
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the host."""
         self._connection.close()
 
 

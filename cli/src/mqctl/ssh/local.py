@@ -36,11 +36,11 @@ class LocalStream:
             self.sendall(prefix)
 
     def end_input(self) -> None:
-        """See CommandStream."""
+        """Nothing more is written to the command's standard input."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def exit_code(self) -> int:
-        """See CommandStream."""
+        """The exit code of the command; -1 where it does not end in EXIT_WAIT_S_MAX."""
         try:
             return self._child.wait(timeout=EXIT_WAIT_S_MAX)
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ class LocalStream:
 
 
 class LocalShell:
-    """Runs commands here."""
+    """Runs commands on this machine, as the shell of a host does."""
 
     def __init__(self, name: str, become: Become) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class LocalShell:
         self.user = pwd.getpwuid(os.geteuid()).pw_name
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
-        """See Shell."""
+        """Run a command and wait for its end (shell.py:Shell)."""
         try:
             done = subprocess.run(
                 ["/bin/sh", "-c", command], input=stdin, capture_output=True, timeout=timeout_s, check=False
@@ -83,8 +83,8 @@ class LocalShell:
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
-        """See Shell."""
+        """Begin a command, and give back the stream to talk with it (shell.py:Shell)."""
         return LocalStream(command, prefix)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """A local shell holds nothing, so nothing is closed."""

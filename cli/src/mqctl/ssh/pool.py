@@ -38,7 +38,7 @@ def effective_settings(access: Access, arguments: Sequence[str]) -> Hop:
 
 
 class SshConnector:
-    """The real one."""
+    """Opens shells over SSH, one connection for each host and each jump host."""
 
     def __init__(self) -> None:
         # paramiko logs tracebacks of what reaches us as an exception anyway.
@@ -49,7 +49,7 @@ class SshConnector:
         self._jumps: dict[tuple[str, ...], SshConnection] = {}
 
     def shell(self, access: Access) -> Shell:
-        """See mqctl.world.ShellConnector."""
+        """The shell of a host, opened where there is none yet (world.py:ShellConnector)."""
         with self._lock_of(("host", access.name)):
             if access.name not in self._shells:
                 self._shells[access.name] = self._open(access)
@@ -82,7 +82,7 @@ class SshConnector:
             return self._locks.setdefault(key, threading.Lock())
 
     def close(self) -> None:
-        """See mqctl.world.ShellConnector."""
+        """Close all shells, and the connections to jump hosts."""
         for shell in self._shells.values():
             shell.close()
         for connection in self._jumps.values():

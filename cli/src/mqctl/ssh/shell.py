@@ -20,7 +20,7 @@ EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended."""
+    """How a command ended: its exit code, and the bytes that it wrote."""
 
     code: int
     out: bytes

@@ -40,13 +40,13 @@ _KEPT_FILE = re.compile(r"[0-9a-f]{64}(\.new)?", re.ASCII)
 
 
 class BackupFolder:
-    """One folder."""
+    """A folder of backups: a manifest for each, and files by their digest, so that none is kept twice."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def place(self, file: CopiedFile) -> Path:
-        """Where a file is kept."""
+        """The path at which a file is kept, by its digest."""
         return self.path / FILES / file.sha256
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class BackupFolder:
         return sorted(found, key=lambda each: (each.made, each.id)), faults
 
     def get(self, backup_id: str) -> BackupManifest:
-        """One backup."""
+        """The manifest of one backup; raises ConfigFault where there is none of this id."""
         if not manifests.is_id(backup_id):
             raise ConfigFault(backup_id, "is no name of a backup")
         path = self._manifest_path(backup_id)

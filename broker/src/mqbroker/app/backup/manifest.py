@@ -93,7 +93,7 @@ class BackupManifest:
 
     @property
     def used_bytes(self) -> int:
-        """Of all files."""
+        """How many bytes of all its files are used, which is what is copied."""
         return sum(file.used_bytes for file in self.files)
 
     def called(self, backup_id: str) -> BackupManifest:

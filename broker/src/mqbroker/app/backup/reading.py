@@ -85,7 +85,7 @@ def recovered_of(manifest: BackupManifest, place: FilePlace) -> Recovered:
 
 
 def contents_of(found: Recovered) -> tuple[QueueContents, ...]:
-    """All queues, by name."""
+    """What all queues hold, in the order of their names."""
     contents = found.queue_contents()
     rows = []
     for queue_id, kind in kinds_in(found):

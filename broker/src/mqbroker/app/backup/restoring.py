@@ -62,7 +62,7 @@ class KeptBackup:
         self._manifest = manifest
 
     def manifest(self) -> BackupManifest:
-        """As it is kept."""
+        """The manifest, as it is kept in the folder."""
         return self._manifest
 
     def content(self, file: CopiedFile) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ class RestoreReceipt:
         return all(row["balances"] for row in self.queues)
 
     def document(self) -> dict[str, Any]:
-        """As it is written."""
+        """The receipt as it is written: keys and values of a JSON object."""
         row = {"schema": 1, **asdict(self), "queues": list(self.queues), "notes": list(self.notes)}
         return row | {"balances": self.balances}
 
@@ -139,7 +139,7 @@ class RestoredDirectory:
         shutil.rmtree(self._place, ignore_errors=True)
 
     def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
-        """All files."""
+        """All files of the backup, once of each content: the place is made anew, and nothing is there."""
         if identity.load(self._directory) is not None and not self._keeps_node_id:
             identity.check_place(self._directory, identity.machine_id())
         self._check_meant(manifest)

@@ -62,7 +62,7 @@ class RunningNode:
         )  # fmt: skip
 
     def content(self, file: CopiedFile) -> Iterator[bytes]:
-        """What is used of a file."""
+        """The bytes of a file, piece by piece, as far as it is used."""
         with self._told():
             for piece in reading.pieces(self._directory / file.name, file.used_bytes):
                 self._throttle.passed(len(piece))

@@ -27,26 +27,26 @@ class BackupSource(Protocol):
     """Where a backup comes from."""
 
     def manifest(self) -> BackupManifest:
-        """What there is."""
+        """The manifest of what is to be copied."""
 
     def content(self, file: CopiedFile) -> Iterator[bytes]:
-        """What is used of a file."""
+        """The bytes of a file, piece by piece, as far as it is used."""
 
     def end(self) -> None:
         """All was read. Raises ConfigFault where that counts for nothing."""
 
 
 class BackupTarget(Protocol):
-    """Where it goes."""
+    """Where a backup goes: it says which files it lacks, and takes them."""
 
     def wanted(self, manifest: BackupManifest) -> list[CopiedFile]:
         """Of each checksum at most one file."""
 
     def take(self, file: CopiedFile, content: Iterable[bytes]) -> None:
-        """One of these."""
+        """Keep one of the wanted files: all its bytes, piece by piece."""
 
     def finish(self, manifest: BackupManifest) -> Any:
-        """All is there."""
+        """All files are there; what is said to whoever asked for the copy."""
 
 
 def copy(

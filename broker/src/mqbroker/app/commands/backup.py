@@ -93,7 +93,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action."""
+    """Do what `args.action` names; the exit code."""
     return ACTIONS[args.action](args)
 
 

@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action."""
+    """Do what `args.action` names; the exit code."""
     if args.action == "check":
         return _check(args.file or source.path_of(args))
     if args.action == "diff":

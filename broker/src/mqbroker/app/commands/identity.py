@@ -36,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action."""
+    """Do what `args.action` names; the exit code."""
     directory = args.data_directory or Path(source.options_of(args).node.data_directory)
     machine = identity.machine_id()
     if args.action == "show":

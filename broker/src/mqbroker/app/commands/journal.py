@@ -58,7 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action."""
+    """Do what `args.action` names; the exit code."""
     options = defaults().journal
     if args.data_directory is None:
         whole = source.options_of(args)

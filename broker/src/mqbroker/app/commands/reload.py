@@ -18,7 +18,7 @@ OPERATION = "config-reload"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare `reload`."""
+    """Declare the sub-command `reload` and its arguments."""
     parser = subparsers.add_parser(
         "reload",
         help="have the running broker read its files again",
@@ -30,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Ask the running broker to read its files again; the exit code."""
     answer = asking.ask(args, OPERATION, {})
     if answer is None:
         return exits.FAILED

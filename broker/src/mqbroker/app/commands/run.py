@@ -41,7 +41,7 @@ Told = tuple[str, str]  # of an option: its path, why
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare `run`."""
+    """Declare the sub-command `run` and its arguments."""
     parser = subparsers.add_parser(
         "run",
         help="run a broker in the foreground",

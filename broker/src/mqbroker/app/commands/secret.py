@@ -25,7 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Write the secret that standard input gives, or see whether it differs; the exit code."""
     file = args.file or Path(source.options_of(args).node.cluster_secret_file)
     secret = cluster_secret.checked(_of_stdin())
     changed = _differs(file, secret) if args.check else cluster_secret.write(file, secret)

@@ -55,7 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the chosen action."""
+    """Do what `args.action` names; the exit code."""
     file = args.file or Path(source.options_of(args).node.users_file)
     if args.action == "list":
         return _list(file, args.json)

@@ -12,7 +12,7 @@ from mqbroker.journal.format import FORMAT_VERSION, READ_VERSIONS
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare `version`."""
+    """Declare the sub-command `version` and its arguments."""
     parser = subparsers.add_parser("version", help="print the version, and whether this is a native build")
     parser.add_argument("--json", action="store_true", help="print JSON, with the formats of journals that it knows")
 

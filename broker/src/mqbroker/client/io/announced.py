@@ -60,7 +60,7 @@ class Announced:
             raise ConnectionFailed(f"{why}; see local-bind-address and the cluster's secret") from None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen to the group no more; the socket is closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

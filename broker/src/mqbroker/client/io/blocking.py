@@ -312,7 +312,7 @@ class Transaction:
         return repr(self._inner)
 
     def begin(self) -> Transaction:
-        """Begin; `with` does it."""
+        """Begin the transaction, and give it back; `with` does it by itself."""
         self._runner.call(self._inner.begin())
         return self
 

@@ -31,7 +31,7 @@ def checked_concurrency(concurrency: int) -> int:
 async def consume(
     receiver: Receiver, handler: Callable[[ReceivedMessage], Awaitable[object]], concurrency: int
 ) -> None:
-    """See `Receiver.consume`."""
+    """Have a handler take each message of a receiver until that ends; `Receiver.consume` says the terms."""
     workers = [asyncio.ensure_future(_work(receiver, handler)) for _ in range(checked_concurrency(concurrency))]
     try:
         await asyncio.wait(workers)  # what ends the receiver is told when all are done with what they have

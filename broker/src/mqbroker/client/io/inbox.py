@@ -101,7 +101,7 @@ class Inbox:
 
     @property
     def state(self) -> str:
-        """In a word or two."""
+        """Where the receiver stands, in a word or two for people."""
         if self._error is not None:
             return "closed" if isinstance(self._error, Closed) else f"ended: {self._error.why}"
         waiting = sum(block.run.count - block.index for block in self._blocks)
@@ -324,7 +324,7 @@ class Inbox:
     # -- from the driver -----------------------------------------------------------------------------------------------
 
     def arrived(self, epoch: int, run: Run, delivery_id: int, is_settled: bool) -> None:
-        """Messages came."""
+        """Messages of a run have come, under these delivery ids of this epoch."""
         self._epoch = epoch
         block = Block(self, epoch, run, delivery_id, is_settled or self.terms.settled or self.terms.browse)
         if self._error is not None:
@@ -358,13 +358,13 @@ class Inbox:
         self._wake_all()
 
     def gone(self, error: ClientError) -> None:
-        """The receiver has ended."""
+        """The receiver has ended for good, with this error; whoever waits is told."""
         self._is_over = True
         self._held_count = 0
         self._refuse(error)
 
     def outcomes(self, sendings: list[inputs.Sending], failure: Callable[[], ClientError] | None) -> None:
-        """Nothing is sent here."""
+        """A receiver sends nothing, so no outcomes come to it."""
 
     def _wake(self) -> None:
         while self._waiters:

@@ -41,7 +41,7 @@ class Posted:
         self._idle: asyncio.Future[None] | None = None
 
     def outcome(self, message: Message, failure: Callable[[], ClientError] | None) -> None:
-        """One has its outcome."""
+        """One of the messages has its outcome: None, or the error that it failed with."""
         if failure is not None:
             self.failed_count += 1
             if len(self.failures) < FAILURES_MAX:
@@ -76,7 +76,7 @@ class _Waiter:
 
 
 class Outbox:
-    """Of one sender."""
+    """What one sender has taken from the application and has no outcome for."""
 
     def __init__(self, driver: Driver, terms: SenderTerms) -> None:
         settings = driver.machine.settings
@@ -107,7 +107,7 @@ class Outbox:
 
     @property
     def error(self) -> ClientError | None:
-        """What has ended it."""
+        """The error that has ended the sender; None while it goes on."""
         return self._error
 
     async def send(self, message: Sendable, transaction: Transaction | None, timeout: float | None) -> None:
@@ -187,7 +187,7 @@ class Outbox:
             await self.end()
 
     async def end(self) -> None:
-        """End without waiting."""
+        """End the sender, and wait for no outcome."""
         if self._error is None:
             self._error = Closed(f"the sender of {self.address!r} was closed by the application")
             self._wake()
@@ -257,18 +257,18 @@ class Outbox:
         self._wake()
 
     def gone(self, error: ClientError) -> None:
-        """The sender has ended."""
+        """The sender has ended for good, with this error; whoever waits is told."""
         self._error = self._error or error
         self._wake()
 
     def arrived(self, epoch: int, run: Run, delivery_id: int, is_settled: bool) -> None:
-        """Nothing arrives here."""
+        """Nothing arrives at a sender."""
 
     def interrupted(self) -> None:
         """What had no outcome is the machine's to send again."""
 
     def restored(self, address: str) -> None:
-        """It goes on."""
+        """The link stands again after a loss, which changes nothing here."""
 
     def at_end(self) -> None:
         """A sender has no end of messages."""

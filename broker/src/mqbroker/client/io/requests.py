@@ -28,7 +28,7 @@ WAITING_MAX = 10_000
 
 
 class Requests:
-    """Of one connection."""
+    """Requests of one connection and their replies, WAITING_MAX at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -65,7 +65,7 @@ class Requests:
         await sender.send(replace(message, to=request.reply_to, correlation_id=correlation))
 
     async def close(self) -> None:
-        """End with the connection."""
+        """End with the connection: no further reply is read."""
         if self._reader is not None:
             self._reader.cancel()
             with suppress(asyncio.CancelledError):

@@ -58,7 +58,7 @@ class Announcement:
 
 
 def to_json(announcement: Announcement) -> bytes:
-    """As compact as it gets."""
+    """The announcement as JSON without blanks, as a datagram carries it."""
     row: dict[str, Any] = {
         "node_id": announcement.node_id,
         "boot_id": announcement.boot_id,

@@ -42,7 +42,7 @@ class Broadcaster:
             self._world.send(self.options.name, self._announce())
 
     def sent(self) -> None:
-        """The datagram has left."""
+        """The datagram that was on its way has left."""
         self._is_on_its_way = False
         self.sent_total += 1
         failures, self._failures, self.trouble = self._failures, 0, ""
@@ -50,7 +50,7 @@ class Broadcaster:
             self._world.tell(Level.INFO, "broadcast-works-again", group=self.options.name)
 
     def failed(self, why: str) -> None:
-        """It could not be sent."""
+        """The datagram that was on its way could not be sent, and why."""
         self._is_on_its_way = False
         self.failed_total += 1
         self._failures += 1
@@ -60,5 +60,5 @@ class Broadcaster:
             self._world.tell(level, "broadcast-failed", group=self.options.name, why=why)
 
     def stop(self) -> None:
-        """Say nothing more."""
+        """Make no further datagram; nothing is due."""
         self.due_ns = 0

@@ -132,7 +132,7 @@ class EntryTable:
 
     @property
     def entries(self) -> list[HeardNode]:
-        """All, by node id."""
+        """All nodes that are heard, in the order of their ids."""
         return [self._entries[node_id] for node_id in sorted(self._entries)]
 
     @property

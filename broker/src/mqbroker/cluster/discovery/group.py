@@ -70,21 +70,21 @@ class DiscoveryGroup:
             table.listeners.append(self._forget)
 
     def start(self, now_ns: int) -> None:
-        """Begin to listen."""
+        """Begin to listen, and to wait for the first that is heard."""
         LOOK.has_touched = True
         self._wait_until_ns = now_ns + self.options.initial_wait_timeout * NS_PER_MS
         self._join_ns = now_ns
         self._plan()
 
     def stop(self) -> None:
-        """Nothing is due any more."""
+        """Forget who was heard; nothing is due any more."""
         LOOK.has_touched = True
         self._join_ns = self._wait_until_ns = 0
         self.table.clear()
         self._plan()
 
     def on_time(self, now_ns: int) -> None:
-        """Do what is due."""
+        """Do what is due: forget who is silent, join again, stop waiting."""
         self.table.expire(now_ns)
         LOOK.has_touched = True
         if self._wait_until_ns and now_ns >= self._wait_until_ns:
@@ -121,7 +121,7 @@ class DiscoveryGroup:
         self._plan()
 
     def heard(self, data: bytes, source: str, now_ns: int) -> None:
-        """A datagram has come."""
+        """A datagram has come from `source`; it counts where its seal and its form are right."""
         found = unseal(data, self.key)
         if self.state is GroupState.LISTENING:
             self._expect_something(now_ns)

@@ -13,7 +13,7 @@ from mqbroker.base.states import OURS, StateEvent, StateMember
 
 
 class GroupState(StateMember):
-    """Whether a group hears."""
+    """Whether a discovery group hears: where its endpoint stands."""
 
     IDLE = "idle"
     JOINING = "joining"
@@ -23,7 +23,7 @@ class GroupState(StateMember):
 
 
 class GroupEvent(StateEvent):
-    """What happens to it."""
+    """What happens to the endpoint of a discovery group."""
 
     TIME = "time", OURS
     JOINED = "joined", OURS

@@ -20,4 +20,4 @@ class DiscoveryWorld(Protocol):
         """Have this datagram of a node passed on to peers of this discovery group; empty: no more."""
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
-        """Have something logged."""
+        """Have an event logged, with these fields."""

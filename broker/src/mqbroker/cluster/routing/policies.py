@@ -31,7 +31,7 @@ RoutingPolicy = Callable[[str, Situation], RoutingTarget]
 
 
 def first_element(key: str, now: Situation) -> RoutingTarget:
-    """The first by id."""
+    """The target that comes first by its id, whatever the key."""
     return now.targets[0]
 
 

@@ -46,13 +46,13 @@ class RoutingWorld(Protocol):
         """Find out whether somebody answers there."""
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
-        """Have something logged."""
+        """Have an event logged, with these fields."""
 
     def keep(self, router: str, key: str, target_id: str) -> None:
         """Remember beyond a restart that the key was sent there now."""
 
     def drop(self, router: str, key: str) -> None:
-        """Remember it no more."""
+        """Remember no more where the key was sent."""
 
 
 class Pool(NamedTuple):
@@ -114,7 +114,7 @@ class Router:
             self._world.probe(self.options.name, target)
 
     def stop(self) -> None:
-        """Probe no more."""
+        """Probe no target any more; nothing is due."""
         LOOK.has_touched = True
         self.due_ns = 0
 

@@ -41,7 +41,7 @@ UNKNOWN: Final = Origin()  # an administrator, for example, has no container
 
 
 class Address:
-    """A name and its bindings."""
+    """A name that senders use, its bindings to queues, and what is counted there."""
 
     __slots__ = (
         "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",

@@ -154,7 +154,7 @@ class AddressStore(ABC):
 
     @abstractmethod
     def watch(self, queue: Queue) -> None:
-        """See to it that the queue is looked at when something in it is due."""
+        """Have a queue looked at when the next message in it expires or comes due."""
 
     @abstractmethod
     def look_at_end(self, queue: Queue) -> None:

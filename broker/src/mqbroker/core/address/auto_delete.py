@@ -125,12 +125,12 @@ class AutoDelete:
         return is_there and is_free and not (address.is_topic and address.producers_count)
 
     def attached(self, address: Address) -> None:
-        """A producer has come."""
+        """A producer has come to the address, which stays while it is there."""
         LOOK.has_touched = True
         address.producers_count += 1
 
     def detached(self, address: Address) -> None:
-        """A producer has gone."""
+        """A producer has gone from the address, which goes where nobody else uses it."""
         LOOK.has_touched = True
         address.producers_count -= 1
         self.vacated(address)

@@ -65,7 +65,7 @@ class Creation:
             raise Refused("amqp:resource-limit-exceeded", f"there are {count} queues, which is queues-max")
 
     def make_address(self, name: str, actor: Actor | None, *, is_temporary: bool) -> Address:
-        """See `Store.make_address`."""
+        """The address of this name, made for `actor` where there is none; Refused where that may not."""
         store = self._store
         check_name("address", name)
         address = store.addresses.get(name)

@@ -28,7 +28,7 @@ ADDRESSES: Final = "addresses"
 
 
 class Share:
-    """What somebody has."""
+    """What a user has of what is bounded: queues and addresses, counted."""
 
     __slots__ = ("addresses", "queues")
 
@@ -87,7 +87,7 @@ class Quotas:
     # -- what comes and goes -------------------------------------------------------------------------------------------
 
     def queue_made(self, kind: QueueKind, conn: int) -> None:
-        """A queue is there."""
+        """A queue is there, and counts for its maker and, where it is temporary, its connection."""
         self._add(QUEUES, kind.maker, conn, 1, is_new=True)
 
     def queue_gone(self, kind: QueueKind, conn: int) -> None:
@@ -95,13 +95,13 @@ class Quotas:
         self._add(QUEUES, kind.maker, conn, -1)
 
     def address_made(self, address: Address, maker: tuple[str, int]) -> None:
-        """An address is there."""
+        """An address is there, and counts for whoever made it."""
         LOOK.has_touched = True
         address.founder = address.maker, address.made_on = maker
         self._add(ADDRESSES, address.maker, address.made_on, 1, is_new=True)
 
     def address_gone(self, address: Address) -> None:
-        """An address was deleted."""
+        """An address was deleted, and counts for its maker no more."""
         self._add(ADDRESSES, address.maker, address.made_on, -1)
 
     def look(self, address: Address) -> None:

@@ -59,7 +59,7 @@ class Remains:
         return bool(self._held)
 
     def add(self, queue: Queue) -> None:
-        """The queue is deleted."""
+        """The queue is deleted; what it held is given back by turns."""
         LOOK.has_touched = True
         self._hold(queue, is_purged=False)
 

@@ -21,7 +21,7 @@ REMEDY: Final = "start the release that wrote it"
 
 
 def unreadable(what: str, why: str) -> StorageFault:
-    """The fault that says so."""
+    """The StorageFault that says that a record is not as this release writes it, and why."""
     return Unusable("journal", -1, f"{what} is not as this release writes it: {why}", REMEDY)
 
 
@@ -59,7 +59,7 @@ def list_in(what: str, text: str | bytes, types: tuple[type, ...]) -> list[Any]:
 
 
 def text_in(what: str, data: bytes) -> str:
-    """Raises StorageFault."""
+    """The text of a record that is UTF-8; raises StorageFault where it is not."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

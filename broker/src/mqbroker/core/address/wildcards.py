@@ -100,7 +100,7 @@ class Wildcards:
         return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
-        """An address was deleted."""
+        """An address was deleted: no pattern matches it, and it is no pattern, any more."""
         LOOK.has_touched = True
         self._plain.pop(address, None)
         if self._patterns.pop(address, None) is None:

@@ -98,7 +98,7 @@ class ArrivedRanges:
         self.next_number = 1
 
     def add(self, number: int, first: int, count: int) -> None:
-        """These have arrived."""
+        """These messages have arrived: `count` ids from `first` on, under this number."""
         LOOK.has_touched = True
         self.known[number] = first, count
         self.next_number = number + 1

@@ -158,7 +158,7 @@ class ClusterBindings(BindingsElsewhere):
 
     @property
     def remotes(self) -> Iterable[Remote]:
-        """All of them."""
+        """The bindings of other nodes at this address, of all groups."""
         return (each for group in self._groups.values() for each in group.remotes)
 
     def add(self, remote: Remote) -> None:
@@ -269,7 +269,7 @@ def takes(queue: Queue, view: MessageView | None) -> bool:
 
 
 def accepts(binding: RemoteBinding, view: MessageView | None) -> bool:
-    """The same elsewhere."""
+    """Whether another node's binding takes the message; without a view only one that takes all does."""
     return binding.accepts_all or (view is not None and binding.accepts(view))
 
 

@@ -51,7 +51,7 @@ class DrainProgress:
 
 
 class Drains:
-    """Of one node. `queues` by their names."""
+    """The drains of the queues of one node: `queues` and `progress` by the names of queues."""
 
     def __init__(self, store: AddressStore, is_apart: Callable[[Queue], bool]) -> None:
         """`is_apart`: whether something of a queue waits for the answer of a node before."""
@@ -144,7 +144,7 @@ class Drains:
             progress.has_said_come = has_come
 
     def has_said_come(self, queue: Queue) -> bool:
-        """Whether the link of now said that."""
+        """Whether the other node was told over the present link that it has all of the queue."""
         progress = self._progress_of(queue)
         return progress is not None and progress.has_said_come
 
@@ -157,7 +157,7 @@ class Drains:
             self._store.journal.duplicates.add(COME_PREFIX + name, NUMBER, link.encode(), NUMBER)
 
     def has_come(self, queue: Queue) -> bool:
-        """Whether it ever had."""
+        """Whether the other node of its present link has heard that it has all of the queue."""
         return self._come.get(queue.kind.name) == queue.kind.drains_as
 
     def load(self, recovered: Recovered) -> None:

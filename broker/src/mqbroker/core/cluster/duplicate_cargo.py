@@ -39,7 +39,7 @@ class DuplicateCargo:
         self.todo: dict[str, None] = {}
 
     def look(self) -> None:
-        """See which addresses have ids that are not on their way."""
+        """Note in `todo` the addresses of which newer ids are to be told than those on their way."""
         newest = self._duplicates.newest()
         LOOK.has_touched = True
         self.todo = {address: None for address, number in newest.items() if number > self._told.get(address, 0)}
@@ -71,7 +71,7 @@ class DuplicateCargo:
 
 
 def packed(address: str, ids: list[bytes]) -> bytes:
-    """The body of a message."""
+    """The body of a message: the address and the ids, each behind its size."""
     return b"".join(_SIZE.pack(len(each)) + each for each in (address.encode(), *ids))
 
 

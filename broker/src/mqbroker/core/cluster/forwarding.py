@@ -149,7 +149,7 @@ class Remotes:
         ]
 
     def routes_count(self, connection: str, target: str) -> int:
-        """How many there are."""
+        """How many store-and-forward queues lead to a node over a connection."""
         return sum(route[:2] == (connection, target) for route in self.queues)
 
     def make(self, route: ForwardingRoute) -> Queue:
@@ -432,7 +432,7 @@ class Forwarding:
                 self.changed(binding)
 
     def bindings(self) -> Iterator[RemoteBinding]:
-        """All of them."""
+        """All bindings of other nodes that are reached over this connection."""
         return (each.binding for each in self._remotes.by_name.values() if each.via is self)
 
     # -- messages ------------------------------------------------------------------------------------------------------

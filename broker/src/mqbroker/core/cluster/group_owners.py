@@ -61,7 +61,7 @@ class GroupOwners:
         return len(self._pins) >= PINS_MAX
 
     def get(self, key: GroupKey) -> Pin | None:
-        """The pin of a group."""
+        """The pin of a group: who owns it; None: nobody yet."""
         return self._pins.get(key)
 
     def items(self) -> Iterator[tuple[GroupKey, Pin]]:
@@ -73,7 +73,7 @@ class GroupOwners:
         return list(self._by_owner)
 
     def of(self, owner: str) -> list[GroupKey]:
-        """The groups of a queue."""
+        """The groups that the queue of this cluster name owns."""
         return list(self._by_owner.get(owner, ()))
 
     def use(self, key: GroupKey, pin: Pin) -> None:

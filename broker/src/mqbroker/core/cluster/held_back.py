@@ -65,7 +65,7 @@ class Held:
 
     @property
     def message_count(self) -> int:
-        """How many wait."""
+        """How many messages wait there."""
         return self.queue.message_count
 
     def take_over(self, segment: Segment) -> None:
@@ -165,7 +165,7 @@ class HeldBack:
         return 0 if queue.part_of is not None else sum(each.message_count for each in self.of(queue))
 
     def of(self, queue: Queue) -> Sequence[Held]:
-        """Those of one queue."""
+        """What past heirs may have of one queue; empty: nothing."""
         return self.by_name.get(queue.kind.name, ())
 
     def has_any_of(self, queue: Queue) -> bool:

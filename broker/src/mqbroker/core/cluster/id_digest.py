@@ -26,7 +26,7 @@ class IdDigest:
     squares: int = 0
 
     def plus(self, first: int, count: int) -> IdDigest:
-        """With these ids as well."""
+        """The digest with `count` ids from `first` on as well."""
         last = first + count - 1
         total = count * (first + last) // 2
         squares = _squares(last) - _squares(first - 1)
@@ -42,7 +42,7 @@ class IdDigest:
 
     @property
     def numbers(self) -> list[int]:
-        """As JSON has it."""
+        """The digest as a JSON list: count, sum, and sum of squares of the ids."""
         return [self.count, self.total, self.squares]
 
     def packed(self) -> bytes:

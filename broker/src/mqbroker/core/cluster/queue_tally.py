@@ -48,7 +48,7 @@ class HeirShare:
         return self.is_given_up and self.asked_at != self.went.count
 
     def said(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The share as a JSON object, as the journal and administrators have it."""
         return {
             "went": self.went.numbers, "asked_at": self.asked_at, "link": self.link, "has_come": self.has_come,
             "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
@@ -91,7 +91,7 @@ class QueueTally:
 
     @property
     def now(self) -> HeirShare:
-        """That of the heir of now."""
+        """The share of the heir that takes the messages now."""
         return self.shares[-1]
 
     @property

@@ -150,7 +150,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self._say()
 
     def end(self) -> None:
-        """This node stays."""
+        """This node stays: what was counted is forgotten, in the journal as well."""
         journal = self._store.journal.duplicates
         LOOK.has_touched = True
         for name in self.tallies:
@@ -264,7 +264,7 @@ class ScaleDown(MessageObserver, QueueObserver):
             self.changed[tally.name] = tally
 
     def has_come(self, queue: Queue) -> bool:
-        """Whether it ever had."""
+        """Whether the heir of its present link ever had all of the queue, and was told so."""
         tally = self.tallies.get(queue.kind.name)
         return tally is not None and tally.share_of(queue.kind.drains_as).has_come
 
@@ -276,7 +276,7 @@ class ScaleDown(MessageObserver, QueueObserver):
     # -- observers -----------------------------------------------------------------------------------------------------
 
     def messages_entered(self, queues: Sequence[Queue], segment: Segment) -> None:
-        """See MessageObserver."""
+        """Count them for the receipt of each queue (core/address/message_observer.py:MessageObserver)."""
         for queue in queues:
             tally = self.tallies.get(queue.kind.name)
             if tally is None:
@@ -290,7 +290,7 @@ class ScaleDown(MessageObserver, QueueObserver):
                 tally.volatile_came += segment.n
 
     def messages_left(self, queue: Queue, first_id: int, count: int, why: str) -> None:
-        """See MessageObserver."""
+        """Count where they went, by `why` (core/address/message_observer.py:MessageObserver)."""
         tally = self.tallies.get(queue.kind.name)
         if tally is None:
             return
@@ -307,12 +307,12 @@ class ScaleDown(MessageObserver, QueueObserver):
         tally.volatile_went += is_gone and volatile_before - tally.volatile.count
 
     def queue_added(self, queue: Queue) -> None:
-        """See QueueObserver."""
+        """A queue was made: it has to go as well (core/cluster/queue_observer.py:QueueObserver)."""
         if not self.is_ending:
             LOOK.has_touched = True
             self.pending[queue] = None
 
     def queue_removed(self, queue: Queue) -> None:
-        """See QueueObserver."""
+        """A queue is gone: nothing of it has to go (core/cluster/queue_observer.py:QueueObserver)."""
         LOOK.has_touched = True
         self.pending.pop(queue, None)

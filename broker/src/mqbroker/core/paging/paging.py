@@ -186,7 +186,7 @@ class Paging:
             self._store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
 
     def committed(self) -> None:
-        """More is committed."""
+        """More is committed: queues whose pages waited for that may read them."""
         LOOK.has_touched = True
         if self._uncommitted:
             wanting, self._uncommitted = self._uncommitted, {}

@@ -44,7 +44,7 @@ class RecordedMessages:
         return self.segment().run if is_large(bytes(self._record.frames[:6])) else None
 
     def segment(self) -> Segment:
-        """Them in memory. Raises StorageFault where the record is not a run."""
+        """These messages as a segment in memory. Raises StorageFault where the record is not a run."""
         run = self._runs.get(id(self._record))
         if run is None:
             run = self._runs[id(self._record)] = run_of(self._record)

@@ -42,7 +42,7 @@ class Segment(Value):
 
     @property
     def first_id(self) -> int:
-        """Id of the first message."""
+        """The id of the first message of the segment."""
         return self.run.first_id + self.start
 
     @property
@@ -220,7 +220,7 @@ class Backlog:
                 yield segment
 
     def clear(self) -> None:
-        """Nothing is left."""
+        """Take all messages out; the backlog is empty."""
         LOOK.has_touched = True
         self._blocks.clear()
         self.count = 0

@@ -45,7 +45,7 @@ class Client(Consumer, Protocol):
 
     @property
     def conn(self) -> int:
-        """The connection."""
+        """The id of the connection that it takes messages for."""
 
     @property
     def far(self) -> str:
@@ -53,7 +53,7 @@ class Client(Consumer, Protocol):
 
     @property
     def is_there(self) -> bool:
-        """Whether it is not over."""
+        """Whether its link and its connection are not over."""
 
     @property
     def has_unsettled(self) -> bool:

@@ -69,7 +69,7 @@ class Dispatch:
         self._queue = nothing
 
     def joined(self, consumer: Consumer) -> None:
-        """A consumer is new."""
+        """A consumer is new at the queue, and has seen nothing yet."""
         LOOK.has_touched = True
         self._seen[consumer] = 0
         if consumer.is_browser or self._queue.kind.is_read_by_all:
@@ -80,7 +80,7 @@ class Dispatch:
         self._choose_way()
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone."""
+        """A consumer is gone from the queue; what is remembered of it goes."""
         LOOK.has_touched = True
         del self._seen[consumer]
         self._copied.pop(consumer, None)

@@ -36,7 +36,7 @@ class QueueThatDrains(Protocol):
     last_values: dict[str, Segment]
 
     def schedule(self, segment: Segment, due_ms: int) -> None:
-        """It waits until then."""
+        """The messages of the segment wait until `due_ms`, in ms since 1970."""
 
     def free_count(self, segment: Segment) -> int:
         """How many of these no other node may have."""

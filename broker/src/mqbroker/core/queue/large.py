@@ -57,7 +57,7 @@ class LargeFiles:
         return file
 
     def hold(self, file: int) -> None:
-        """One holder more."""
+        """Somebody more needs the file of a large message."""
         held = self._held.get(file)
         LOOK.has_touched = True
         if held is None:
@@ -87,7 +87,7 @@ class LargeFiles:
         self.release(file)
 
     def release(self, file: int) -> None:
-        """One holder less."""
+        """Somebody less needs the file; it is deleted where nobody does."""
         held = self._held[file]
         LOOK.has_touched = True
         held.holders -= 1

@@ -38,7 +38,7 @@ class Candidate:
         self._view: MessageView | None = None
 
     def properties(self) -> bytes | None:
-        """See `properties_bytes`."""
+        """The bytes of its application properties; None where it has none that can be read so."""
         if not self._has_looked:
             self._properties = properties_bytes(self.segment.run, self._index)
             self._has_looked = True

@@ -39,7 +39,7 @@ class PagePiece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The id behind the last."""
+        """The id behind that of its last message."""
         return self.first_id + self.n
 
 
@@ -121,7 +121,7 @@ class Page:
             self.put(PagePiece(one.first_id, one.count, one.deliveries, is_durable, one.slice))
 
     def put(self, piece: PagePiece) -> None:
-        """At the end."""
+        """Put a piece behind those that are there."""
         LOOK.has_touched = True
         for column, value in zip(self._columns, _row(piece), strict=True):
             column.append(value)

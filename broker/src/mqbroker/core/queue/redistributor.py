@@ -23,7 +23,7 @@ class Redistributor:
         self.scheduled_ns = 0
 
     def on_time(self, now_ns: int) -> None:
-        """The delay is over."""
+        """The delay is over: messages of the queue may move to other nodes."""
         LOOK.has_touched = True
         self.due_ns = 0
         self._on_due(self)

@@ -48,7 +48,7 @@ class UndeliverableHere:
         return forgotten
 
     def forget(self, segment: Segment) -> None:
-        """These messages are gone."""
+        """The messages of the segment are gone from the queue."""
         first, last = segment.rank, segment.rank + segment.n - 1
         if segment.n <= len(self._by_rank):
             ranks = [rank for rank in range(first, last + 1) if rank in self._by_rank]
@@ -58,7 +58,7 @@ class UndeliverableHere:
             self._drop(rank)
 
     def left(self, consumer: Consumer) -> None:
-        """The consumer is gone."""
+        """The consumer is gone, and what it could not use is forgotten."""
         LOOK.has_touched = True
         for rank, consumers in list(self._by_rank.items()):
             if consumer in consumers:

@@ -101,7 +101,7 @@ def _truth(term: Term, what: str) -> Callable[[Message], Truth]:
 
 
 def condition(term: Term) -> Evaluate:
-    """The whole of a selector."""
+    """The whole of a selector, as a function of a message; refused where it is no condition."""
     return _truth(term, "a selector is")
 
 
@@ -231,7 +231,7 @@ def _promoted(one: Number, other: Number) -> tuple[Number, Number]:
 
 
 def membership(term: Term, texts: frozenset[str]) -> Term:
-    """IN a list of texts."""
+    """`IN` over a list of texts (JMS 2.0 §3.8.1.2); UNKNOWN where the value is NULL."""
     return _test(term, "IN", lambda value: value in texts)._replace(required=texts)
 
 
@@ -255,7 +255,7 @@ def _test(term: Term, word: str, passes: Callable[[str], bool]) -> Term:
 
 
 def nullness(term: Term) -> Term:
-    """IS NULL: never UNKNOWN."""
+    """`IS NULL` (JMS 2.0 §3.8.1.2): TRUE or FALSE, never UNKNOWN."""
     _check_name(term, "IS NULL")
     evaluate = term.evaluate
     return Term(TRUTH, lambda message: evaluate(message) is None, term.column, term.names)
@@ -308,7 +308,7 @@ def arithmetic(first: Term, rest: Sequence[tuple[str, Term]]) -> Term:
 
 
 def negative(term: Term, column: int) -> Term:
-    """The unary minus."""
+    """The unary minus of a number; NULL where that is."""
     _check_number(term, "-")
     evaluate = term.evaluate
 

@@ -24,14 +24,14 @@ class Bodies(Protocol):
     """Where an import puts them. Both raise StorageFault."""
 
     def write(self, file: int, offset: int, data: bytes) -> None:
-        """One more piece."""
+        """Write a piece of a large message's body at its offset, in bytes."""
 
     def finish(self, file: int) -> None:
         """There are no more: all of it is on disk when this returns."""
 
 
 def rows_of_file(large: Large, read: Read) -> Iterator[dict[str, Any]]:
-    """All pieces of a file."""
+    """The rows of an export that hold the body of a large message, a piece each."""
     for offset in range(0, large.size_bytes, PIECE_BYTES):
         data = read(large.file, offset, min(PIECE_BYTES, large.size_bytes - offset))
         yield {"type": "file", "file": large.file, "offset": offset, "data": base64.b64encode(data).decode()}
@@ -46,7 +46,7 @@ class BodiesIn:
         self._whole: dict[int, int] = {}
 
     def take(self, row: dict[str, Any]) -> str:
-        """A piece."""
+        """Take the row of a piece in; what is wrong with it, empty: nothing."""
         file, offset, data = int(row["file"]), int(row["offset"]), base64.b64decode(row["data"], validate=True)
         if not 0 < file <= FILE_MAX or file in self._whole or not data:
             return f"file {file} was whole before, or this is no piece of a file"
@@ -57,7 +57,7 @@ class BodiesIn:
         return ""
 
     def needed(self, large: Large) -> str:
-        """A message names a file."""
+        """A message names a file, which has to be whole; what is wrong, empty: nothing."""
         file, size_bytes = large
         if self._coming.get(file) == size_bytes:
             del self._coming[file]
@@ -69,5 +69,5 @@ class BodiesIn:
         return f"it needs {size_bytes} bytes of file {file}, and {came_bytes} came before it"
 
     def end(self) -> str:
-        """There is nothing more."""
+        """No further row comes; what is wrong, empty: nothing."""
         return f"no message needs file {min(self._coming)}" if self._coming else ""

@@ -66,7 +66,7 @@ class Retroactive:
         self._rings[ring.kind.name] = ring
 
     def gone(self, ring: Queue) -> None:
-        """A ring was deleted."""
+        """The ring of an address was deleted."""
         LOOK.has_touched = True
         del self._rings[ring.kind.name]
 

@@ -616,7 +616,7 @@ class Store(PagingStore):
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def watch(self, queue: Queue) -> None:
-        """See to it that the queue is looked at when something in it is due."""
+        """Have a queue looked at when the next message in it expires or comes due."""
         due_ms = queue.due_ms
         LOOK.has_touched = True
         if due_ms:

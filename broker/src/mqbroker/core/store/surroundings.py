@@ -22,13 +22,13 @@ class StoreSurroundings(Protocol):
 
     @property
     def schedule(self) -> Callable[[Timed], None]:
-        """See the class."""
+        """The function by which somebody is called when it is due, as the class says."""
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
         """Raises Refused where the actor has not this permission at this address, or that of this queue."""
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
-        """What is with consumers."""
+        """What is with consumers and not settled: queues, and segments of them."""
 
     def read_page(self, slices: tuple[Slice, ...], then: Callable[[list[bytes]], None]) -> None:
         """Have this read; `then` gets the bytes of each slice."""

@@ -148,7 +148,7 @@ class Transaction:
             self._retired.append((queue, segment, outcome, consumer))
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
-        """What was retired."""
+        """What it has retired and not committed: queues, and segments of them."""
         for queue, segment, _, _ in self._retired:
             yield queue, segment
 

@@ -106,7 +106,7 @@ class AcceptedPeer(Peer):
 
     @property
     def listener_name(self) -> str:
-        """Where it came in."""
+        """The name of the listener at which it came in."""
         return self.listener.name
 
     # -- login ---------------------------------------------------------------------------------------------------------

@@ -141,10 +141,10 @@ class AddressEnd:
         return True
 
     def numbered(self, first_id: int, mark: str | None) -> None:
-        """Clients say no ids."""
+        """Clients say no ids of their own, so nothing follows from them."""
 
     def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[AddressPart]:
-        """All go to the address."""
+        """What of the run goes to which address: all of it to that of the link, unless that leads on."""
         address = self.address
         if not self._leads_on and not self.is_withdrawn and isinstance(event, Incoming):
             self._find(peer, event.link)  # its queues were deleted: only what is there can own a group
@@ -156,7 +156,7 @@ class AddressEnd:
 
     @property
     def meter(self) -> Meter | None:
-        """That of the address."""
+        """The meter of its address: what holds senders back."""
         return self.address.meter
 
     @property

@@ -73,12 +73,12 @@ class LinkConsumer:
 
     @property
     def name(self) -> str:
-        """That of the link."""
+        """The name of the link, which its container chose."""
         return self.link.name
 
     @property
     def conn(self) -> int:
-        """The connection."""
+        """The id of the connection that the link is of."""
         return self.peer.conn
 
     @property
@@ -88,7 +88,7 @@ class LinkConsumer:
 
     @property
     def is_there(self) -> bool:
-        """Whether the link stands."""
+        """Whether the link is attached at both ends."""
         return self.link.is_attached
 
     @property
@@ -121,7 +121,7 @@ class LinkConsumer:
         return None
 
     def end(self, condition: str, why: str) -> None:
-        """Detach the link."""
+        """Detach the link with this condition, where it is attached."""
         if self.link.is_attached:
             self.peer.detach(self.link, condition, why)
 
@@ -131,7 +131,7 @@ class LinkConsumer:
             self.peer.part_with(self.link)
 
     def close(self, condition: str, why: str) -> None:
-        """Close the connection."""
+        """Close the whole connection with this condition, where the link is attached."""
         if self.link.is_attached:
             self.peer.close(condition, why)
 

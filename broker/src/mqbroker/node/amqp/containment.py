@@ -34,7 +34,7 @@ WHY: Final = "a fault of the broker's own; its log says more"
 
 
 class Containment:
-    """Of one node."""
+    """The containment of one node: all bytes of peers are looked at in it."""
 
     def __init__(self, broker: BaseBroker) -> None:
         self._broker = broker

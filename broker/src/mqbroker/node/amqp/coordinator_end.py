@@ -35,7 +35,7 @@ class CoordinatorEnd(ReceivingEnd):
         self.can_reject = outcomes is None or REJECTED_NAME in outcomes
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
-        """Requests came."""
+        """Requests to declare or discharge a transaction came (AMQP 1.0 §4.1)."""
         peer.transactions.requested(event)
 
     def detached(self, peer: Peer, event: Detached) -> None:

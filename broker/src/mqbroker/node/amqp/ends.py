@@ -107,11 +107,11 @@ class ReceivingEnd(Protocol):
     # -- begin and end -------------------------------------------------------------------------------------------------
 
     def attached(self, peer: Peer) -> None:
-        """The link stands."""
+        """The link stands: both ends have attached."""
         return
 
     def detached(self, peer: Peer, event: Detached) -> None:
-        """The link is over."""
+        """The link is over: the peer has detached it, or is gone."""
         return
 
 

@@ -58,7 +58,7 @@ class Closable(Protocol):
 
     @property
     def transactions(self) -> CommitsUnderWay:
-        """Its commits."""
+        """The transactions of the peer, of which some may commit."""
 
     @property
     def uploads(self) -> ComingIn:
@@ -71,7 +71,7 @@ class Closable(Protocol):
         """Take in what came meanwhile."""
 
     def pause_if_needed(self) -> None:
-        """Read or not."""
+        """Stop reading from the peer, or go on, as its state now says."""
 
     def close_at_once(self, condition: str, description: str, info: dict[Symbol, Any] | None = None) -> None:
         """Close it, whatever of it has no answer."""

@@ -49,7 +49,7 @@ class LargeReader(Protocol):
         """File, offset and size of the piece to read."""
 
     def came(self, data: bytes) -> None:
-        """A piece was read."""
+        """The piece that it asked for was read: its bytes."""
 
 
 def kept_bytes_max(limits: LimitOptions) -> int:
@@ -158,7 +158,7 @@ class LargeMessages:
         self._broker.effects.append(ReadLarge(effect_id, file, offset, size_bytes))
 
     def forget(self, download: LargeReader) -> None:
-        """A download has ended."""
+        """A download has ended: nothing more is read for it."""
         LOOK.has_touched = True
         self.downloads.pop(download, None)
         self._reads_due.pop(download, None)

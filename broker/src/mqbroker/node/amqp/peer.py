@@ -169,7 +169,7 @@ class Peer(ABC):
         self.connection.keep(data)
 
     def lost(self, why: str) -> None:
-        """The transport is gone."""
+        """The transport is gone, and why: nothing more is sent to the peer."""
         self.connection.lost()
         if self.broker.gate is not None:
             self.broker.gate.lost(self)
@@ -245,7 +245,7 @@ class Peer(ABC):
         self.handle_events()
 
     def pause(self, is_paused: bool) -> None:
-        """Stop or resume reading."""
+        """Stop or resume reading from the peer's socket."""
         LOOK.has_touched = True
         if is_paused != self.is_paused:
             self.is_paused = is_paused
@@ -315,7 +315,7 @@ class Peer(ABC):
             handlers[type(event)](self, event)
 
     def incoming(self, event: Incoming) -> None:
-        """Messages came in."""
+        """Messages of the peer came in on a link."""
         link = event.link
         if self.broker.is_answering and (link.is_passed_over or not event.is_settled):
             # No answer would come in time, so who sent them sends them again, to whomever: what comes behind would be

@@ -40,7 +40,7 @@ class FrameRate:
         return self.due_ns > 0
 
     def heard(self, data: bytes) -> None:
-        """The peer has sent this."""
+        """The peer has sent these bytes; their frames are counted against its rate."""
         now_ns = self._broker.at.monotonic_ns
         gained = (now_ns - self._filled_ns) * self._per_second / NS_PER_S
         LOOK.has_touched = True
@@ -81,5 +81,5 @@ class RatedPeer(AcceptedPeer):
         super().keep(data)
 
     def pause(self, is_paused: bool) -> None:
-        """Stop or resume reading."""
+        """Stop or resume reading; it stays stopped while the rate is exceeded."""
         super().pause(is_paused or self._rate.is_exceeded)

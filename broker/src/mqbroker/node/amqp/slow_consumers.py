@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
 
 class Watch:
-    """The checks of one queue."""
+    """The checks of the consumers of one queue. It has a deadline."""
 
     __slots__ = ("_before", "_checked_ns", "_slow", "due_ns", "queue", "scheduled_ns")
 
@@ -106,12 +106,12 @@ class SlowConsumers:
             yield work.LOOKED_AT
 
     def forget(self, queue: Queue) -> None:
-        """Nobody is left to check."""
+        """The queue has no consumers to check any more."""
         LOOK.has_touched = True
         self._watches.pop(queue, None)
 
     def tell(self, consumer: Client, count: int, settings: AddressSettings) -> None:
-        """A consumer is slow."""
+        """A consumer is slow: `count` messages in the period; what its settings say is done."""
         name = consumer.queue.kind.name
         period_s, policy = settings.slow_consumer_check_period, settings.slow_consumer_policy
         self._broker.notice(Level.WARNING, "consumer-slow", conn=consumer.conn, peer=consumer.far, queue=name,

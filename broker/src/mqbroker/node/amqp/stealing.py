@@ -55,7 +55,7 @@ class Stealing:
         return link is self._stolen
 
     def gone(self, peer: Peer, link: LinkBase) -> None:
-        """A link is detached."""
+        """A link is detached, and its name is free."""
         key = _key(peer, link)
         LOOK.has_touched = True
         if self._owners.get(key) == (peer, link):

@@ -25,7 +25,7 @@ class ToldEnd(SendingEnd):
 
     @abstractmethod
     def end(self) -> None:
-        """The link is gone."""
+        """The link is gone: nothing more is told on it."""
 
     def credit_given(self) -> None:
         """The peer gave credit, or its window or the transport is open again."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TopologyEnd(ToldEnd):
-    """What we tell one client."""
+    """Our end of a link on which one client is told of the cluster's nodes."""
 
     __slots__ = ("_link", "_peer", "_told")
 
@@ -59,7 +59,7 @@ class TopologyEnd(ToldEnd):
             link.session.send_message(link, [message], None)
 
     def end(self) -> None:
-        """The link is gone."""
+        """The link is gone: the client is told of no further change."""
         LOOK.has_touched = True
         self._peer.acceptor.failover_list.remove(self._peer.conn)
 

@@ -46,7 +46,7 @@ class Upload:
 
 
 class Uploads:
-    """All of a connection."""
+    """The large messages that come in on a connection, one for each link."""
 
     __slots__ = ("_broker", "_by_link", "_conn", "_finishing", "_gathered_bytes", "_writing_bytes", "awaits_group")
 
@@ -75,7 +75,7 @@ class Uploads:
         return is_much or self.is_finishing or (self._writing_bytes > 0 and self._broker.large.is_behind)
 
     def piece(self, event: MessagePiece) -> None:
-        """One more piece."""
+        """One more piece of a large message has come on a link."""
         upload = self._by_link.get(event.link)
         LOOK.has_touched = True
         if upload is None:
@@ -168,7 +168,7 @@ class Uploads:
             self._broker.notice(Level.ERROR, "large-message-failed", conn=self._conn, why=why)
 
     def whole(self, event: Whole) -> None:
-        """The last piece has come."""
+        """The last piece of a large message has come on a link."""
         LOOK.has_touched = True
         upload = self._by_link.pop(event.link, None)
         if upload is None:

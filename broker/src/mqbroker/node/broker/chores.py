@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Chore(Protocol):
-    """One kind of long work."""
+    """One kind of long work that is done piece by piece."""
 
     @property
     def is_due(self) -> bool:
@@ -24,7 +24,7 @@ class Chore(Protocol):
 
 
 class Chores:
-    """All kinds, the one whose turn it is first."""
+    """The chores of a node, the one whose turn it is first; each step does a piece of one."""
 
     def __init__(self, broker: AmqpBroker, chores: list[Chore]) -> None:
         self._broker: Final = broker

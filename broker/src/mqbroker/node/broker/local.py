@@ -245,7 +245,7 @@ class LocalSessions:
                 self._broker.store.give_back(queue, segment, was_delivered=was_delivered)
 
     def close_all(self) -> None:
-        """The node stops."""
+        """The node stops: all sessions of administrators end."""
         for session in dict.fromkeys([*(each.session for each in self._waiting), *self._tags]):
             self.closed(session)
 

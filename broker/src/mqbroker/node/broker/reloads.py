@@ -99,11 +99,11 @@ class Reloads:
 
     @property
     def is_due(self) -> bool:
-        """See `node.broker.chores.Chore`."""
+        """Whether a reload has something to do (node/broker/chores.py:Chore)."""
         return bool(self._waiting)
 
     def go_on(self, work_max: int) -> None:
-        """See `node.broker.chores.Chore`."""
+        """Do a piece of the reload that is under way (node/broker/chores.py:Chore)."""
         left = work_max
         while self._waiting and left > 0:
             cost = next(self._pieces, 0)

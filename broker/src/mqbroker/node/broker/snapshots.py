@@ -99,7 +99,7 @@ class Snapshots:
         self._let_go()
 
     def closed(self, session: int) -> None:
-        """The session is over."""
+        """The session of an administrator is over, and with it the backup that it asked for."""
         LOOK.has_touched = True
         self._lost.pop(session, None)
         if self.wanted is not None and self.wanted.session == session:

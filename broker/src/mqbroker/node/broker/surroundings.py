@@ -30,7 +30,7 @@ class NodeSurroundings:
         self.schedule: Final = broker.timers.add
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
-        """Raises Refused."""
+        """Raises Refused where `actor` may not do this at the address."""
         self._broker.permissions.check(actor, permission, address, queue)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:

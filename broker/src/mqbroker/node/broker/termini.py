@@ -61,7 +61,7 @@ class Terms(NamedTuple):
 
 
 class Termini:
-    """Answers attaches."""
+    """Answers attaches: makes the end of a link that its terminus asks for, or refuses it."""
 
     def __init__(self, broker: AcceptingBroker) -> None:
         self._broker = broker

@@ -26,7 +26,7 @@ TAKEN_LOOKS: Final = 8  # what each costs, in looks of a dispatcher; so many of 
 
 
 class AbandonedConsumer:
-    """Of one store-and-forward queue."""
+    """Takes what one store-and-forward queue holds for a node that is given up, a bounded part in each step."""
 
     priority = 0
     filter: Filter | None = None
@@ -41,14 +41,14 @@ class AbandonedConsumer:
         self._left = TAKEN_MAX
 
     def capacity(self) -> int:
-        """How many it takes now."""
+        """How many messages it takes in this step still."""
         if self._at is not self._store.at:
             LOOK.has_touched = True
             self._at, self._left = self._store.at, TAKEN_MAX
         return self._left if self._rested_ms <= self._store.at.wall_ms else 0
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
-        """Take them all."""
+        """Take all messages of the segment; how many these are."""
         held_before = self._store.dead_letters.held_total
         LOOK.has_touched = True
         self._left -= segment.n

@@ -89,7 +89,7 @@ class ArrivalEnd(ReceivingEnd):
 
     @property
     def meter(self) -> Meter | None:
-        """That of the address."""
+        """The meter of the address that messages arrive at: what holds the other node back."""
         return self.arrival.meter
 
     @property

@@ -87,7 +87,7 @@ class Bridge:
     # -- getting there -------------------------------------------------------------------------------------------------
 
     def dial(self) -> None:
-        """The next attempt."""
+        """Begin the next attempt to reach the node."""
         broker, connector, options = self.of.broker, self.connector, self.of.options
         self._move(BridgeStateEvent.DIAL)
         LOOK.has_touched = True
@@ -159,7 +159,7 @@ class Bridge:
             self._fail(DEPOSED)
 
     def up(self) -> None:
-        """The session stands."""
+        """The session with the other node stands; links follow."""
         self._move(BridgeStateEvent.OPENED)
         LOOK.has_touched = True
         self.attempts, self.was_up, self.is_scanning, self.is_missed = 0, True, False, False
@@ -330,7 +330,7 @@ class Bridge:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """The rest is over."""
+        """The rest between two attempts is over, or what the peer waited for is due."""
         LOOK.has_touched = True
         self.due_ns = 0
         if self.state is BridgeState.RESTING:

@@ -91,7 +91,7 @@ class BridgePeer(Peer):
         return BRIDGE_HANDLERS
 
     def lost(self, why: str) -> None:
-        """The transport is gone."""
+        """The transport of the bridge is gone, and why."""
         LOOK.has_touched = True
         self.why = why
         super().lost(why)

@@ -41,7 +41,7 @@ NOT_FOUND: Final = "amqp:not-found"
 
 @dataclass(slots=True, eq=False)
 class Crossing:
-    """Of one link. `why` says what is wrong, where something is."""
+    """A canary's way over one link; `took_ns`: there and back. `why` says what is wrong, where something is."""
 
     bridge: Bridge
     began_ns: int
@@ -50,7 +50,7 @@ class Crossing:
     why: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For administrators."""
+        """The row of an answer that administrators get; times in ms."""
         bridge, connection = self.bridge, self.bridge.of
         member = connection.topology.get(bridge.node_id)
         return {
@@ -95,7 +95,7 @@ class Remover:
         self._store = store
 
     def capacity(self) -> int:
-        """There is one message."""
+        """How many messages it takes: the one that there is."""
         return 1
 
     def deliver(self, queue: Queue, segment: Segment) -> int:

@@ -100,7 +100,7 @@ class Cluster:
             connection.withdraw(why)
 
     def stop(self) -> None:
-        """The node stops."""
+        """The node stops: all cluster connections end."""
         for connection in self.connections.values():
             connection.stop()
 
@@ -161,7 +161,7 @@ class Cluster:
     # -- those who dial us ---------------------------------------------------------------------------------------------
 
     def greet(self, peer: AcceptedPeer) -> Greeting:
-        """See ClusterBroker. A node that dials us, and may, is dialled by us."""
+        """What the open of a node that dials us is answered with; a node that may dial us is dialled by us."""
         opened = peer.connection.peer_open
         hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
         if hello is None:

@@ -93,7 +93,7 @@ class ClusterConnection:
         self.broker.notice(told.level, told.event, connection=self.options.name, **told.fields)
 
     def on_time(self, now_ns: int) -> None:
-        """That time has come."""
+        """Tell of this node again, and give up nodes that are lost for too long: what is due now."""
         if self._telling.due(now_ns):
             self.announcer.member_changed(self.topology.again())
         for node_id in self._lost.due(now_ns):

@@ -33,7 +33,7 @@ class CordonedConnection(Protocol):
     topology: Topology
 
     def leaves_to(self, heir: str) -> None:
-        """This node leaves everything to that one, empty: it stays, itself: it is cordoned. All others are told."""
+        """Tell all others which node this one leaves everything to; empty: it stays, itself: it is cordoned."""
 
     def is_linked(self, node_id: str) -> bool | None:
         """Whether the link to a node stands; None: there is none, and it is reached over others."""
@@ -60,7 +60,7 @@ class Cordoning:
 
     @property
     def record(self) -> Cordon:
-        """What is kept of it."""
+        """What the journal keeps of the cordon: since when it is on."""
         return self._broker.store.remotes.cordon
 
     def restored(self) -> None:

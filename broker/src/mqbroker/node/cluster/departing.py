@@ -43,13 +43,13 @@ def place_at(member: Member | None, listener: ListenerOptions) -> Connector | No
 
 
 class Doors(Protocol):
-    """What lets clients in."""
+    """Whatever lets clients in, and can be closed to them."""
 
     def cordon(self) -> None:
         """None is let in from now on."""
 
     def uncordon(self) -> None:
-        """They are again."""
+        """Clients are let in again."""
 
 
 class DepartingClients:
@@ -133,7 +133,7 @@ class DepartingClients:
                 peer.close_at_once(CONNECTION_REDIRECT, why, redirect_info(RedirectPlace(place.host, place.port)))
 
     def let_go_on(self) -> None:
-        """All that are here stay."""
+        """All clients that are here may stay; those who are held are read again."""
         LOOK.has_touched = True
         self._may_stay = False
         held, self.held = self.held, {}

@@ -80,7 +80,7 @@ class Discovery:
 
     @property
     def entries_count(self) -> int:
-        """Entries of all groups."""
+        """How many nodes all groups hear, counted once for each group."""
         return sum(len(group.table.entries) for group in self.groups.values())
 
     @property
@@ -99,7 +99,7 @@ class Discovery:
             self._broker.timers.add(group)
 
     def resolved(self, given: Resolved) -> None:
-        """Names led somewhere."""
+        """The names of a group led to these places."""
         group = self.groups[given.group]
         if self._broker.is_running:
             scheme = "amqps" if group.options.tls_enabled else "amqp"
@@ -121,24 +121,24 @@ class Discovery:
     # -- World ---------------------------------------------------------------------------------------------------------
 
     def join(self, group: str) -> None:
-        """See World."""
+        """Have a group's endpoint opened; `joined` or why not follows (DiscoveryWorld)."""
         LOOK.has_touched = True
         effect_id = self._broker.completions.expect(lambda _, why: self._joined(group, why))
         self._broker.effects.append(JoinGroup(effect_id, group))
 
     def send(self, group: str, data: bytes) -> None:
-        """See World."""
+        """Have a datagram sent; `sent` or `failed` follows (DiscoveryWorld)."""
         LOOK.has_touched = True
         effect_id = self._broker.completions.expect(lambda _, why: self._sent(group, why))
         self._broker.effects.append(SendDatagram(effect_id, group, data))
 
     def relay(self, group: str, node_id: str, data: bytes) -> None:
-        """See World."""
+        """Have what another node said passed on to whoever asks here (DiscoveryWorld)."""
         LOOK.has_touched = True
         self._broker.effects.append(RelayRecord(group, node_id, data))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
-        """See World."""
+        """Have an event logged, with these fields (DiscoveryWorld)."""
         self._broker.notice(level, event, **fields)
 
     def _joined(self, name: str, why: str) -> None:

@@ -37,21 +37,21 @@ class ForwardLinks(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Whose they are."""
+        """The peer of the bridge whose links these are."""
 
     @property
     def options(self) -> ClusterConnectionOptions:
-        """Of their cluster connection."""
+        """The options of the cluster connection that the bridge is of."""
 
     @property
     def rival_waits(self) -> RivalWaits:
         """Which queues wait for the turn of another one."""
 
     def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
-        """The other node answered."""
+        """The other node has answered the attach of a link."""
 
     def detached(self, consumer: ForwardConsumer, error: Error | None) -> None:
-        """The link is gone."""
+        """The link of a consumer is gone, and with which error."""
 
     def wait_for_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
         """Messages that have left the queue are not sent again once their settlement is on disk."""

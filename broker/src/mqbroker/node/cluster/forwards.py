@@ -51,7 +51,7 @@ class Forwards:
 
     @property
     def rival_waits(self) -> RivalWaits:
-        """Of the node."""
+        """Those of the node, over all its bridges."""
         return self.bridge.of.cluster.rival_waits
 
     def begin(self) -> None:
@@ -346,7 +346,7 @@ class Forwards:
         self._look(consumer.queue)
 
     def tidy_all(self) -> None:
-        """Bindings are gone."""
+        """Bindings are gone: look at each consumer, whether it is needed still."""
         for consumer in list(self.consumers.values()):
             self.tidy(consumer)
 

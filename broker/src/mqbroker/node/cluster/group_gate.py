@@ -30,7 +30,7 @@ UNDECIDED: Final = "amqp:resource-limit-exceeded"
 
 
 class GroupGate(Gate):
-    """All connections of a node."""
+    """Holds back connections of a node whose messages are of groups that nobody owns yet."""
 
     def __init__(self, handler: GroupingHandler) -> None:
         self._handler = handler

@@ -34,12 +34,12 @@ class IdleQueues:
         self.clock_ns = 0
 
     def forget(self) -> None:
-        """The heir is another one."""
+        """The heir is another one: nothing that was seen counts any more."""
         LOOK.has_touched = True
         self._seen = {}
 
     def look(self, now_ns: int) -> None:
-        """Notice what has gone."""
+        """See which queues have lost messages since the last look, and count the time."""
         before, seen = self._seen, {}
         LOOK.has_touched = True
         self.clock_ns += min(now_ns - self._looked_ns, STEP_NS_MAX)

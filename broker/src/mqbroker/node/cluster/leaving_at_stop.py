@@ -36,14 +36,14 @@ class StopWaiting(Protocol):
     """The stop that waits for it."""
 
     def stop_waiting(self, why: str) -> None:
-        """Nothing more is to go."""
+        """No further message is to go, for this reason: the stop breaks off or ends."""
 
     def left(self) -> None:
-        """It is over."""
+        """All has gone that could: the stop goes on."""
 
 
 class LeavingPhase(Enum):
-    """What is waited for."""
+    """What a node that leaves before it stops is waiting for."""
 
     MOVES = "for messages to go"
     TURNS = "for the answers of an heir that leaves itself, to begin anew with another one"
@@ -117,7 +117,7 @@ class LeavingAtStop:
     # -- how far it is -------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """Look how far it is."""
+        """Look how far the phase is, and go on to the next."""
         LOOK.has_touched = True
         looks = {LeavingPhase.MOVES: self._moves, LeavingPhase.TURNS: self._turns, LeavingPhase.ENDS: self._ends}
         self.due_ns = 0
@@ -218,7 +218,7 @@ class LeavingAtStop:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def break_off(self, why: str) -> None:
-        """What has not gone stays."""
+        """What has not gone stays, for this reason; answers are waited for still."""
         if self._phase is not LeavingPhase.ENDS:
             self._tell_vain("scale-down-unfinished", why)
             self._end()

@@ -73,7 +73,7 @@ class ClusterNoticeEnd(ToldEnd):
         peer.touch()
 
     def end(self) -> None:
-        """The link is gone."""
+        """The link is gone: its subscription ends."""
         LOOK.has_touched = True
         subscriber, self._subscriber = self._subscriber, None  # it knows our `pump`
         if subscriber is not None:
@@ -128,7 +128,7 @@ class ClusterNoticeFeed(ReceivingEnd):
             peer.touch()
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
-        """Notices came."""
+        """Notices came; a malformed one is the fault of the link."""
         link, run = event.link, event.run
         LOOK.has_touched = True
         peer.connection.allowance -= run.count * NOTICE

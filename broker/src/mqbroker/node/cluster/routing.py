@@ -40,7 +40,7 @@ class Waiting:
         self.scheduled_ns = 0
 
     def add(self, peer: AcceptedPeer, key: str, until_ns: int, now_ns: int) -> None:
-        """Wait so long."""
+        """A connection waits for a quorum until `until_ns` at most, in monotonic ns."""
         LOOK.has_touched = True
         self.peers[peer] = key, until_ns
         self.due_ns = min(until_ns, now_ns + LOOK_AGAIN_NS)
@@ -110,7 +110,7 @@ class ConnectionRouting:
                 router.look()
 
     def stop(self) -> None:
-        """Probe no more."""
+        """No router probes its targets any more."""
         for router in self.routers.values():
             router.stop()
 
@@ -143,21 +143,21 @@ class ConnectionRouting:
     # -- World ---------------------------------------------------------------------------------------------------------
 
     def probe(self, router: str, target: RoutingTarget) -> None:
-        """See World."""
+        """Have a target dialled; `probed` follows (RoutingWorld)."""
         effect_id = self._broker.completions.expect(lambda _, why: self.routers[router].probed(target, why))
         LOOK.has_touched = True
         self._broker.effects.append(Probe(effect_id, target.host, target.port))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
-        """See World."""
+        """Have an event logged, with these fields (RoutingWorld)."""
         self._broker.notice(level, event, **fields)
 
     def keep(self, router: str, key: str, target_id: str) -> None:
-        """See World."""
+        """Remember in the journal where the key was sent (RoutingWorld)."""
         routes.keep(self._broker.store.journal, routes.RouterRoute(router, key, target_id, self._broker.at.wall_ms))
 
     def drop(self, router: str, key: str) -> None:
-        """See World."""
+        """Remember no more where the key was sent (RoutingWorld)."""
         routes.drop(self._broker.store.journal, router, key)
 
     # -- targets -------------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class ScalingDown:
 
     @property
     def record(self) -> ScaleDown:
-        """What is kept of it."""
+        """What the journal keeps of the scale-down, and what is counted of it."""
         return self._broker.store.remotes.scale_down
 
     # -- begin, and the end --------------------------------------------------------------------------------------------

@@ -39,6 +39,6 @@ class Activity:
         return self._by_link.get(link, IDLE)
 
     def gone(self, link: ReceiverLink | SenderLink) -> None:
-        """The link is detached."""
+        """The link is detached: what is known of it goes."""
         LOOK.has_touched = True
         self._by_link.pop(link, None)

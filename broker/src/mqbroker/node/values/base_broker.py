@@ -64,7 +64,7 @@ class BaseBroker(ABC):
         """Whether the node begins anything new; else it is on its way to its end."""
 
     def notice(self, level: Level, event: str, **fields: str | int) -> None:
-        """Have something logged."""
+        """Have an event logged, with these fields, and kept in the event ring."""
         notice = Notice(level, event, fields)
         self._notices.append(notice)
         self.event_ring.add(notice, self.at.wall_ms)
@@ -75,13 +75,13 @@ class BaseBroker(ABC):
             self.notice(Level.INFO, "admin", **fields)
 
     def reply(self, request_id: int, result: Any) -> None:
-        """Answer an admin request."""
+        """Answer the request of an administrator with a result."""
         self._audit(request_id, "done")
         LOOK.has_touched = True
         self.effects.append(AdminReply(request_id, result))
 
     def reply_error(self, request_id: int, condition: str, description: str) -> None:
-        """Refuse an admin request."""
+        """Refuse the request of an administrator, with a condition and why."""
         self._audit(request_id, condition)
         LOOK.has_touched = True
         self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

@@ -21,7 +21,7 @@ class BridgeState(StateMember):
 
 
 class BridgeStateEvent(StateEvent):
-    """What moves a bridge."""
+    """What moves a bridge from state to state."""
 
     DIAL = "dial", OURS
     CONNECTED = "connected", OURS

@@ -39,7 +39,7 @@ class EventRing:
         self.position = 0
 
     def add(self, notice: Notice, time_ms: int) -> None:
-        """Remember a notice."""
+        """Keep a notice as the newest; where KEPT_MAX are there, the oldest goes."""
         self.position += 1
         fields = {
             name: value[:TEXT_SIZE_MAX] if isinstance(value, str) else value for name, value in notice.fields.items()
@@ -52,7 +52,7 @@ class EventRing:
         return self._ring[0].position if self._ring else self.position + 1
 
     def after(self, position: int) -> Iterator[Happening]:
-        """All behind this position, oldest first."""
+        """The notices behind this position that are kept, oldest first."""
         return (each for each in self._ring if each.position > position)
 
     # -- audit ---------------------------------------------------------------------------------------------------------

@@ -49,12 +49,12 @@ class Hello(NamedTuple):
 
     @property
     def start(self) -> ProcessStart:
-        """Of its process."""
+        """The start of the process that says hello: when, its boot id and term."""
         return ProcessStart(self.started_ms, self.boot_id, self.term)
 
     @property
     def properties(self) -> dict[Symbol, Any]:
-        """For an Open."""
+        """The properties of an Open that say it (AMQP 1.0 §2.7.1)."""
         said: dict[Symbol, Any] = {NODE_ID: self.node_id, BOOT_ID: self.boot_id, CONNECTION: self.connection}
         if self.connector is not None:
             said[CONNECTOR] = self.connector.uri

@@ -16,7 +16,7 @@ JOBS_MAX: Final = 16
 
 
 class Job(Protocol):
-    """One request under way."""
+    """One request of an administrator that takes several steps."""
 
     needs_disk: bool  # it reads or writes there
 

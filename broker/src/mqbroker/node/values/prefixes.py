@@ -29,14 +29,14 @@ class TerminusPlace(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """Those of a listener."""
+    """The prefixes of addresses at a listener that name a routing type."""
 
     anycast: tuple[str, ...] = ()
     multicast: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, listener: ListenerOptions) -> Prefixes:
-        """As its options say."""
+        """Those that the options of a listener declare."""
         return cls(listener.anycast_prefix, listener.multicast_prefix)
 
     def place_of(self, name: str) -> TerminusPlace:

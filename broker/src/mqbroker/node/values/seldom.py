@@ -28,7 +28,7 @@ class Untold(NamedTuple):
 
 
 class Seldom:
-    """Notices of one event."""
+    """Notices of one event, gathered by what they are about and told from time to time. It has a deadline."""
 
     __slots__ = ("_broker", "_event", "_key", "_level", "_untold", "due_ns", "scheduled_ns")
 
