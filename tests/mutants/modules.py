@@ -12,7 +12,7 @@ Tests = tuple[str, ...]
 # Quick tests, and slow ones for what those let pass.
 JOURNAL: Final = (
     ("tests/unit/journal", "tests/unit/core/store/test_store.py", "tests/unit/core/address/test_duplicates.py"),
-    ("tests/unit/node/test_paging.py", "tests/unit/core/queue/test_pages.py"),
+    ("tests/unit/core/paging/test_paging.py", "tests/unit/core/queue/test_pages.py"),
     ("tests/crash/test_settling.py", "tests/crash/test_crash_points.py"),
 )
 CLUSTER: Final = (
@@ -34,7 +34,7 @@ DISK: Final = (
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
-    ("tests/unit/node/test_overdue.py", "tests/unit/core/address/test_remains.py"),
+    ("tests/unit/core/address/test_overdue.py", "tests/unit/core/address/test_remains.py"),
     ("tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_time.py"),
     (
         "tests/unit/node/test_bystander_work.py",

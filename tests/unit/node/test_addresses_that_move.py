@@ -10,7 +10,7 @@ from mqbroker.node.cluster.forwarding_terms import address_wanted
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Producer
-from tests.unit.node.test_drains import LIMITS, bodies, filled, pair, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, filled, pair, read_at
 from tests.unit.node.test_scale_down import begin, moved
 
 

@@ -7,7 +7,7 @@ from mqbroker.base.errors import Bug
 from mqbroker.node.cluster.leaving_at_stop import STUCK
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
-from tests.unit.node.test_drains import bodies, count_at, filled, read_at
+from tests.unit.core.cluster.test_drains import bodies, count_at, filled, read_at
 from tests.unit.node.test_moving_subscriptions import RED, left_behind
 from tests.unit.node.test_scale_down_at_stop import COUNT, cluster_of, start, stop, why_of
 

@@ -7,7 +7,7 @@ from mqbroker.node.cluster import forwarding_terms
 from mqbroker.wire.types import Symbol
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, filled, read_at
 
 COUNT = 300
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer, content
-from tests.unit.node.test_drains import bodies, count_at, filled, pair, pair_of_which_b_takes_less, read_at
+from tests.unit.core.cluster.test_drains import bodies, count_at, filled, pair, pair_of_which_b_takes_less, read_at
 from tests.unit.node.test_full_heirs import pair_with
 from tests.unit.node.test_moving_subscriptions import is_told, waits
 from tests.unit.node.test_reloads_by_turns import declaring, reloading

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
-from tests.unit.node.test_drains import LIMITS, count_at, filled
+from tests.unit.core.cluster.test_drains import LIMITS, count_at, filled
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 COUNT = 60

@@ -10,7 +10,7 @@ from mqbroker.core.cluster import held_back
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Producer
-from tests.unit.node.test_drains import LIMITS, bodies
+from tests.unit.core.cluster.test_drains import LIMITS, bodies
 from tests.unit.node.test_scale_down import begin, shown
 from tests.unit.node.test_scale_down_at_stop import stop
 

@@ -10,7 +10,7 @@ from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer
-from tests.unit.node.test_drains import bodies, count_at, drain, filled, pair, read_at, row_of
+from tests.unit.core.cluster.test_drains import bodies, count_at, drain, filled, pair, read_at, row_of
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 

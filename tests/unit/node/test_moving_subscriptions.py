@@ -15,7 +15,7 @@ from mqbroker.wire.types import Described, Symbol
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
-from tests.unit.node.test_drains import LIMITS, bodies, pair
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, pair
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 DURABLE: dict[str, Any] = {"durable": 2, "expiry_policy": Symbol("never"), "capabilities": (Symbol("topic"),)}

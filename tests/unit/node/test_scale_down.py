@@ -23,8 +23,7 @@ from mqbroker.wire.values import Long
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Consumer, Producer, content, header_of
 from tests.support.stage import Talker
-from tests.unit.node.amqp.test_coordinator import Client
-from tests.unit.node.test_drains import (
+from tests.unit.core.cluster.test_drains import (
     LIMITS,
     bodies,
     count_at,
@@ -34,6 +33,7 @@ from tests.unit.node.test_drains import (
     pair_of_which_b_takes_less,
     read_at,
 )
+from tests.unit.node.amqp.test_coordinator import Client
 from tests.unit.node.test_far_times import annotated
 
 

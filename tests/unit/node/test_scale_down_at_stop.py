@@ -14,7 +14,7 @@ from mqbroker.node.values.node_states import NodeState
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Consumer
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, filled, read_at
 from tests.unit.node.test_moving_subscriptions import left_behind, published, waits
 from tests.unit.node.test_scale_down import sent_to
 

@@ -9,7 +9,7 @@ from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 
 from tests.support.cluster_stage import ClusterStage
 from tests.support.large_messages import Producer, content
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
 from tests.unit.node.test_scale_down import (
     answered_before_it_is_sent_away,
     begin,

@@ -17,10 +17,10 @@ from mqbroker.wire.sections import build_message
 from tests.support import transactions
 from tests.support.large_messages import SIZE_MIN, Consumer, Producer, content, is_clean
 from tests.support.stage import Stage, Talker, options_with
+from tests.unit.core.cluster.test_drains import count_at, drain, filled, pair
 from tests.unit.node.amqp.test_coordinator import Client, condition
 from tests.unit.node.amqp.test_revoking import LISTENER, user
 from tests.unit.node.cluster.test_grouping import Site, grouped
-from tests.unit.node.test_drains import count_at, drain, filled, pair
 
 IDLE_MS = 30_000
 LIMITS = {"amqp_min_large_message_size_bytes": SIZE_MIN, "large_message_in_memory_max_size_bytes": 0}

@@ -21,8 +21,8 @@ from tests.support.cluster_stage import ClusterStage
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site
+from tests.unit.core.address.test_permissions import ALL, BASE, grants, talk, why
 from tests.unit.node.cluster.test_forwards import pair
-from tests.unit.node.test_permissions import ALL, BASE, grants, talk, why
 
 TOPIC = {"capabilities": (Symbol("topic"),)}
 DURABLE = {**TOPIC, "durable": 2, "expiry_policy": Symbol("never")}

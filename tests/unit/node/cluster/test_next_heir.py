@@ -15,7 +15,7 @@ from mqbroker.wire.sections import body_values
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
-from tests.unit.node.test_drains import LIMITS, bodies, count_at, filled, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, filled, read_at
 from tests.unit.node.test_scale_down import begin, moved, shown, with_id
 
 BOUND_MS = 60_000

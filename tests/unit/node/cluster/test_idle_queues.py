@@ -9,9 +9,9 @@ import pytest
 from mqbroker.base.time import NS_PER_MS
 
 from tests.support.cluster_stage import ClusterStage, node_id_of
-from tests.unit.node.test_drains import LIMITS, count_at, filled
+from tests.unit.core.cluster.test_drains import LIMITS, count_at, filled
+from tests.unit.node.cluster.test_next_heir import BOUND_MS, Heirs
 from tests.unit.node.test_handed_on import Third
-from tests.unit.node.test_next_heir import BOUND_MS, Heirs
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 
