@@ -32,7 +32,11 @@ def test_floors_name_rows_and_metrics_that_exist() -> None:
 
 def test_ratios_are_on_the_right_side_of_one() -> None:
     more = {metric.name: metric.more_is_better for metric in METRICS}
-    assert all((floor.bound >= 1) == more[floor.metric] for floor in FLOORS if not floor.absolute)
+    # Of a row that costs as much as Artemis's the floor asks that it stays so, with room for noise.
+    par = {("jms-browse", "cpu_us")}
+    ahead = [floor for floor in FLOORS if not floor.absolute and (floor.row, floor.metric) not in par]
+    assert all((floor.bound >= 1) == more[floor.metric] for floor in ahead)
+    assert par <= {(floor.row, floor.metric) for floor in FLOORS}
 
 
 def test_two_good_rounds_of_five_hold_a_floor() -> None:
