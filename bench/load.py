@@ -73,6 +73,7 @@ def receive_arguments(row: Row, address: str) -> list[str]:
     options += ["--producers", str(row.producers), "--credit", str(CREDIT)]
     options += ["--connections", str(len(row.receive_at))]
     options += ["--settled"] if row.settled else []
+    options += [] if row.is_ordered else ["--any-order"]
     return options + (["--stamp"] if row.times == "delivery" else [])
 
 

@@ -53,6 +53,7 @@ class Row:
     receive_at: tuple[int, ...] = (0,)
     moves: bool = False
     idle_s: float = 0.0
+    is_ordered: bool = True  # one consumer gets the messages in their order, or has a fault to tell
     skips: tuple[tuple[str, str], ...] = ()  # kind of peer, why the row makes no sense there
 
     @property

@@ -23,6 +23,7 @@ static const char USAGE[] =
     "  --at-once N        connections that may be under way at the same time (all)\n"
     "  --links N          scatter, attach: queues of each connection (1)\n"
     "  --producers N      receive: connections of the sender, which share the count (1)\n"
+    "  --any-order        receive: what comes out of order is counted, and no failure\n"
     "  --in-flight N      send: unacknowledged messages of each connection (1000)\n"
     "  --credit N         receive: link credit, granted again at half (2000)\n"
     "  --rate N           send: messages per second of all connections together (0: no limit)\n"
@@ -74,7 +75,7 @@ static const struct option LONG[] = {
     {"connections", required_argument, 0, 'c'}, {"producers", required_argument, 0, 'P'},
     {"in-flight", required_argument, 0, 'f'}, {"credit", required_argument, 0, 'C'},
     {"rate", required_argument, 0, 'r'},      {"stall", required_argument, 0, 'w'},
-    {"durable-queue", no_argument, 0, 'D'},
+    {"durable-queue", no_argument, 0, 'D'},   {"any-order", no_argument, 0, 'O'},
     {"links", required_argument, 0, 'l'},     {"at-once", required_argument, 0, 'o'},
     {0, 0, 0, 0}};
 
@@ -88,6 +89,7 @@ static void take(options_t *o, int option, const char *name) {
     case 'S': o->settled = true; break;
     case 'd': o->durable = true; break;
     case 'D': o->durable_queue = true; break;
+    case 'O': o->any_order = true; break;
     case 't': o->stamp = true; break;
     case 'c': o->connections = (unsigned)number(name, optarg, 1, 10000); break;
     case 'P': o->producers = (unsigned)number(name, optarg, 1, 10000); break;

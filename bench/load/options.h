@@ -28,6 +28,7 @@ typedef struct {
   unsigned at_once;     /* connections that may be under way; 0: all of them */
   unsigned links;       /* scatter and attach: queues of each connection */
   unsigned producers;   /* receive: how many senders share the count */
+  bool any_order;       /* receive: messages that overtook others are counted, and no failure */
   unsigned in_flight;
   unsigned credit;
   unsigned rate;        /* messages per second of all connections; 0: as fast as credit allows */

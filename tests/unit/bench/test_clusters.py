@@ -15,8 +15,8 @@ from bench.peers.classic import Classic
 from bench.peers.cluster import Cluster
 from bench.peers.mqops import clustered, node_name
 from bench.peers.peer import PAGE_BYTES, PAGED_FROM_BYTES, Member, Peer
-from bench.rounds import Plan, Record
-from bench.rows import CLUSTER_WARM_UP, ROWS, Choice, Row
+from bench.rounds import Plan, Record, warming
+from bench.rows import CLUSTER_WARM_UP, ROWS, WARM_UP, Choice, Row
 from tests.unit.bench.test_facts import BROKER_XML
 
 MEMBER = Member(1, (7001, 7002, 7003), "a<secret>")
@@ -85,6 +85,16 @@ def test_warm_up_takes_all_paths_of_the_rows_against_peers() -> None:
         return {(row.durable, row.moves, row.receive_at) for row in rows if "artemis" not in dict(row.skips)}
 
     assert paths(CLUSTER_WARM_UP) == paths(tuple(CLUSTER_ROWS))
+
+
+@pytest.mark.parametrize("row", [*WARM_UP, *CLUSTER_WARM_UP], ids=lambda row: row.name)
+def test_only_a_peer_whose_cluster_is_warmed_may_bring_messages_out_of_order(row: Row) -> None:
+    def may(name: str, asked: Row) -> bool:
+        return "--any-order" in load.receive_arguments(asked, "q")
+
+    assert not may(peers.OURS, warming(row, peers.OURS))
+    assert may("artemis-1", warming(row, "artemis-1")) is (row.nodes > 1)
+    assert not may("artemis-1", row), "what is measured keeps its order"
 
 
 def test_what_counts_in_a_cluster_is_what_the_consumer_has() -> None:
