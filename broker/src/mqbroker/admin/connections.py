@@ -6,6 +6,7 @@ Lists are cut at ROWS_MAX rows and say so (`is_whole`); arguments narrow them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from mqbroker.admin import listing
@@ -15,6 +16,8 @@ from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.quotas import NOTHING
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.amqp.clients import clients_of
 from mqbroker.node.amqp.peer import Peer
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
@@ -70,16 +73,21 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
 
 
 def show_consumers(broker: Broker, request: AdminRequest) -> None:
-    """`consumers`: one object each; `lag` are the messages that wait in its queue, `delivered` counts since attach."""
+    """`consumers`: one object each; `lag` are the messages that wait in its queue, `delivered` counts since attach.
+    Of a consumer that has no link it is not known, nor is `unsettled`."""
     wanted: str = request.arguments["queue"]
-    has_ours = all(request.arguments[each.name] is None for each in WHO)
+    chosen: list[Callable[[], Iterable[dict[str, Any]]]]
+    chosen = [partial(_of_present(broker, partial(_consumers, broker)), peer) for peer in _chosen(broker, request)]
+    if all(request.arguments[each.name] is None for each in WHO):
+        chosen.append(partial(_waiting, broker))
+    if request.arguments["user"] is None and request.arguments["container_id"] is None:
+        queues, conn = broker.store.queues.values(), request.arguments["connection"]
+        chosen += [partial(_without_links, broker, queue, conn) for queue in queues if queue.consumers]
 
-    def rows_of(peer: Peer | None) -> Iterator[dict[str, Any]]:
-        rows = _consumers(broker, peer) if peer is not None else _waiting(broker)
-        return (row for row in rows if not wanted or row["queue"] == wanted)
+    def rows_of(rows: Callable[[], Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+        return (row for row in rows() if not wanted or row["queue"] == wanted)
 
-    peers = [*_chosen(broker, request), None] if has_ours else _chosen(broker, request)
-    listing.answer(broker, request, peers, _of_present(broker, rows_of), rows_max=ROWS_MAX)
+    listing.answer(broker, request, chosen, rows_of, rows_max=ROWS_MAX)
 
 
 def show_producers(broker: Broker, request: AdminRequest) -> None:
@@ -94,10 +102,10 @@ def show_producers(broker: Broker, request: AdminRequest) -> None:
 
 
 def _of_present(broker: Broker, rows_of: RowsOf) -> RowsOf:
-    """Nothing of connections that have gone since the list was asked for; None stands for administrators."""
+    """Nothing of connections that have gone since the list was asked for."""
 
-    def rows(peer: Peer | None) -> Iterable[dict[str, Any]]:
-        return () if peer is not None and broker.peers.get(peer.conn) is not peer else rows_of(peer)
+    def rows(peer: Peer) -> Iterable[dict[str, Any]]:
+        return () if broker.peers.get(peer.conn) is not peer else rows_of(peer)
 
     return rows
 
@@ -121,6 +129,18 @@ def _waiting(broker: Broker) -> Iterator[dict[str, Any]]:
             "delivered": receive.count, "lag": receive.queue.ready_count, "idle_ms": None,
             "browser": receive.is_browser, "selector": getattr(receive.filter, "text", ""),
         }  # fmt: skip
+
+
+def _without_links(broker: Broker, queue: Queue, conn: int | None) -> Iterator[dict[str, Any]]:
+    """Clients of a queue, all or those of one connection, that are with none of the peers, so that no link has them."""
+    for client in clients_of(queue):
+        if client.conn not in broker.peers and conn in (None, client.conn):
+            yield {
+                "connection": client.conn, "peer": client.far, "user": None, "container_id": None, "channel": None,
+                "link": client.name, "queue": queue.kind.name, "address": queue.kind.address,
+                "credit": client.capacity(), "unsettled": None, "delivered": None, "lag": queue.ready_count,
+                "idle_ms": None, "browser": client.is_browser, "selector": getattr(client.filter, "text", ""),
+            }  # fmt: skip
 
 
 def _consumer(broker: Broker, place: tuple[Peer, Session], link: SenderLink, unsettled: int) -> dict[str, Any]:

@@ -99,10 +99,36 @@ def test_other_nodes_hear_of_it_and_send_it_messages() -> None:
     b.give(given.UnsyncedBytes(0))
     cluster.run()
     assert (remote.binding.consumers_count, list(remote.binding.consumer_filters)) == (1, ["colour = 'red'"])
+    consumer.credit = 3
+    rows = [{"body": colour, "application_properties": {"colour": colour}} for colour in ("red", "blue", "red")]
+    a.admin("send", address="orders", messages=rows)
+    cluster.run()
+    held = [consumer.queue.kind.name, *(segment.n for segment in consumer.held)]
+    assert held == ["orders", 1, 1], "what it wants is here, and what it does not want stayed there"
+    assert (a.broker.store.queues["orders"].ready_count, b.broker.store.queues["orders"].message_count) == (1, 2)
     consumer.end("", "")
     b.give(given.UnsyncedBytes(0))
     cluster.run()
     assert remote.binding.consumers_count == 0
+
+
+def test_administrators_see_it_beside_those_that_have_links() -> None:
+    stage = site()
+    consumer = Subscription(stage, wanted=compile_selector("colour = 'red'"))
+    consumer.credit = 7
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver())
+    linked, row = stage.admin("consumers")["consumers"]
+    assert (linked["connection"], linked["link"]) == (conn, "r1")
+    assert row == {
+        "connection": CONN, "peer": consumer.far, "user": None, "container_id": None, "channel": None,
+        "link": "subscription-1", "queue": "orders", "address": "orders", "credit": 7, "unsettled": None,
+        "delivered": None, "lag": 0, "idle_ms": None, "browser": False, "selector": "colour = 'red'",
+    }  # fmt: skip
+    assert stage.admin("consumers", connection=CONN, queue="orders")["consumers"] == [row]
+    assert stage.admin("consumers", connection=conn)["consumers"] == [linked]
+    assert stage.admin("consumers", user="app")["consumers"] == []
+    assert stage.admin("consumers", queue="others")["consumers"] == []
 
 
 @pytest.mark.parametrize("policy", ["NOTIFY", "KILL"])
