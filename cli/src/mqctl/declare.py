@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Protocol, get_type_hints
+from typing import Annotated, Any, Final, Protocol, get_type_hints
 
 import typer
 
 from mqctl import complete
+from mqctl.errors import UsageError
 from mqctl.exits import Exit, NagiosCode
 from mqctl.output import Format, OutputShape
 from mqctl.world import World, real_world
+
+NARROWING: Final = ("limit", "host")  # options that say of which hosts a command is; without them it is of all
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,8 @@ def add(app: typer.Typer, name: str, module: Any) -> None:
     """Put the command of `module` into `app`. Its help is the docstring of `run`."""
     options_type = module.Options
 
-    def parse(**values: Any) -> None:
+    def parse(context: typer.Context, **values: Any) -> None:
+        _require_names(context, values)
         options = options_type(**values)
         world = real_world(no_color=options.no_color, verbosity=options.verbose)
         try:
@@ -96,10 +100,30 @@ def add(app: typer.Typer, name: str, module: Any) -> None:
     app.command(name)(parse)
 
 
+def names_in(text: str) -> list[str]:
+    """Names that stand in an option, separated by commas, or by colons as Ansible has it."""
+    return [name for one in text.replace(":", ",").split(",") if (name := one.strip())]
+
+
+def _require_names(context: typer.Context, values: Mapping[str, Any]) -> None:
+    """An option that narrows a command down names something. Else it would be of all hosts, as where the variable of a
+    shell is not set. Raises UsageError."""
+    for one in context.command.params:
+        source = context.get_parameter_source(one.name or "")
+        is_given = one.param_type_name == "option" and source is not None and source.name != "DEFAULT"
+        if one.name in NARROWING and is_given:
+            given = str(values[one.name])
+            if not names_in(given):
+                raise UsageError(
+                    f"{one.opts[0]} {given!r} names no host; nothing was done", "leave it out for all hosts"
+                )
+
+
 def _signature(options_type: type[Any]) -> inspect.Signature:
     hints = get_type_hints(options_type, include_extras=True)
     own_first = sorted(dataclasses.fields(options_type), key=lambda one: one.name not in options_type.__annotations__)
-    return inspect.Signature([_parameter(one, hints[one.name]) for one in own_first])
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return inspect.Signature([context, *(_parameter(one, hints[one.name]) for one in own_first)])
 
 
 def _parameter(one: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:

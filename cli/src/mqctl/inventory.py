@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.base.errors import ConfigFault
 
 from mqctl import ansible_cli
-from mqctl.declare import InventoryOptions
+from mqctl.declare import InventoryOptions, names_in
 from mqctl.errors import CommandError, UsageError
 from mqctl.opaque import is_open
 from mqctl.ssh.variables import Access, access_of
@@ -77,7 +77,7 @@ class InventoryCluster:
 
     def limited(self, limit: str) -> list[Host]:
         """Hosts whose names match one of the wildcards in `limit`; all without any."""
-        patterns = [one for one in limit.replace(":", ",").split(",") if one]
+        patterns = names_in(limit)
         for one in patterns:
             if not any(fnmatch.fnmatchcase(host.name, one) for host in self.hosts):
                 known = ", ".join(host.name for host in self.hosts)

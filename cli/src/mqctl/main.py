@@ -157,6 +157,11 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _unknown_to_nagios(code: int, arguments: Sequence[str]) -> int:
+    """To Nagios 2 says that something is down; a mistyped command line knows nothing of that."""
+    return NAGIOS_UNKNOWN if code == Exit.USAGE and tuple(arguments[:1]) in NAGIOS else code
+
+
 def execute(arguments: list[str]) -> int:
     """Run a command line; its exit code. Errors that we raise on purpose are printed, all others are ours to fix."""
     try:
@@ -165,13 +170,12 @@ def execute(arguments: list[str]) -> int:
         if isinstance(ended.code, NagiosCode):
             return int(ended.code)
         code = int(ended.code or 0) if not isinstance(ended.code, str) else Exit.FAILED
-        # To Nagios 2 says that something is down; a mistyped command line knows nothing of that.
-        return NAGIOS_UNKNOWN if code == Exit.USAGE and tuple(arguments[:1]) in NAGIOS else code
+        return _unknown_to_nagios(code, arguments)
     except CommandError as error:
         print(f"mqctl: {printable(error.what)}", file=sys.stderr)
         if error.attempt:
             print(f"try: {error.attempt}", file=sys.stderr)
-        return error.code
+        return _unknown_to_nagios(error.code, arguments)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:

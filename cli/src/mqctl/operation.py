@@ -12,6 +12,7 @@ import contextlib
 import json
 import platform
 import secrets
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from getpass import getuser
@@ -144,6 +145,27 @@ def told_busy(found: Mapping[str, str]) -> str:
     return f"{', '.join(found)}: tasks of Ansible's are still under way ({'; '.join(map(': '.join, found.items()))})"
 
 
+def typed(command: str, limit: str, *more: str) -> str:
+    """A command as it is noted, and is said to go on: for no other hosts than it was begun for."""
+    return shlex.join([*command.split(), *(["--limit", limit] if limit else []), *more])
+
+
+def is_of(what: str, command: str) -> bool:
+    """Whether what is noted is this command, for all hosts or for some."""
+    return what == command or what.startswith(f"{command} --limit ")
+
+
+def limit_of(found: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """The hosts that the newest of these notes is about, as --limit takes them; empty for all, and where it is none of
+    a command that was typed."""
+    last = _newest(found)
+    try:
+        words = [] if last is None else shlex.split(str(last["what"]))
+        return words[words.index("--limit") + 1]
+    except (ValueError, IndexError):
+        return ""
+
+
 def require_free(world: World, cluster: InventoryCluster) -> None:
     """No operation is under way, of those that are noted where hosts can be reached. Raises CommandError."""
     require_none_but(look(world, cluster.hosts)[0], ())
@@ -162,8 +184,12 @@ def numbers_of(found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, int]:
 def goal_of(found: Mapping[str, Mapping[str, Any] | None], what: str = "") -> str:
     """The release that the newest of these notes is about; empty where it is about none, or is of another command than
     `what`."""
-    last = max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
-    return str(last.get("goal", "")) if last is not None and what in ("", last.get("what")) else ""
+    last = _newest(found)
+    return str(last.get("goal", "")) if last is not None and (not what or is_of(str(last["what"]), what)) else ""
+
+
+def _newest(found: Mapping[str, Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    return max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
 
 
 def is_paused(world: World, hosts: Sequence[Host]) -> bool:
@@ -174,13 +200,19 @@ def is_paused(world: World, hosts: Sequence[Host]) -> bool:
 
 def is_unawaited(found: Mapping[str, Mapping[str, Any] | None]) -> bool:
     """Whether the last that happened is that somebody said that what still runs on the hosts is not waited for."""
-    last = max((one for one in found.values() if one), key=lambda one: int(one["number"]), default=None)
+    last = _newest(found)
     return last is not None and last["what"] == noting.UNAWAITED
 
 
 def is_held_by(world: World, cluster: InventoryCluster, what: str) -> bool:
-    """Whether a run of this command holds a host that can be reached."""
-    return any(note and note["is_held"] and note["what"] == what for note in look(world, cluster.hosts)[0].values())
+    """Whether a run of this command, for whichever hosts, holds one that can be reached."""
+    return bool(held_by(look(world, cluster.hosts)[0], [what]))
+
+
+def held_by(found: Mapping[str, Mapping[str, Any] | None], commands: Collection[str]) -> set[str]:
+    """What holds hosts by these notes and is one of these commands, as it is noted."""
+    held = (str(note["what"]) for note in found.values() if note and note["is_held"])
+    return {what for what in held if any(is_of(what, one) for one in commands)}
 
 
 def begin(

@@ -35,6 +35,7 @@ from mqctl.operation import (
     is_paused,
     look,
     numbers_of,
+    typed,
 )
 from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
@@ -77,8 +78,8 @@ class RollingOptions(ReaderOptions, BundleOptions):
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """What a command makes of a rollout. `command`: as it is noted on hosts; `is_canary_first`: the first host that is
-    restarted is alone, whatever the batch."""
+    """What a command makes of a rollout. `command`: as it is noted on hosts, where it is of all; `is_canary_first`: the
+    first host that is restarted is alone, whatever the batch."""
 
     command: str
     is_canary_first: bool = False
@@ -86,7 +87,7 @@ class Rolling:
 
 def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     """All of it; the exit code."""
-    batch = batch_of(options.batch)
+    batch, command = batch_of(options.batch), typed(rolling.command, options.limit)
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
@@ -94,7 +95,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         bundle = bundle_of(world, options, cluster)
         goal = read(Path(bundle)).release
         if options.resume:
-            require_goal(rolling.command, goal_of(notes, rolling.command), goal)
+            require_goal(command, goal_of(notes, rolling.command), goal)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         if not options.check:
             turns = restarts(cluster, plan.changes, batch, is_canary_first=rolling.is_canary_first)
@@ -112,12 +113,12 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         variables={**play.variables, "rollout_force": options.force},
         is_check=options.check,
         is_diff=options.diff,
-        command=rolling.command,
+        command=command,
     )
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
     scope = OperationScope({one.name for one in hosts}, numbers_of(notes), goal)
-    with holding(world, cluster, rolling.command, is_resumed=options.resume, scope=scope) as own:
+    with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         make_missing(world, folder, plan.missing)
         code = carry_out(world, options, cluster, hosts, play)
         if code is Exit.DONE:

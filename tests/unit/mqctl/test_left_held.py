@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 from mqctl import operation, rolling
+from mqctl.bundle.manifest import read
 from mqctl.commands import drain, rollback, rollout, scale_down, scale_up, undrain, uninstall, upgrade
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.operation import OperationScope
 from mqctl.playbook.events import PlayProgress
+from mqctl.playbook.run import Play
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -60,7 +63,7 @@ def returns(world: World, _: str) -> int:
 
 
 def ends_returning(world: World, _: str) -> int:
-    return rollback.finish(world, cluster_of(), cluster_of().hosts, "0.3.0-cccccccc")
+    return rollback.finish(world, cluster_of(), cluster_of().hosts, "0.3.0-cccccccc", rollback.COMMAND)
 
 
 def removes(world: World, _: str) -> int:
@@ -130,6 +133,86 @@ def test_a_removal_that_was_cut_off_is_gone_on_with_for_its_own_hosts(
     if options.limit:
         with pytest.raises(CommandError):
             uninstall.run(rack, replace(options, resume=True))
+
+
+def rolls(bundle: str, **more: Any) -> tuple[Any, rollout.Options]:
+    return rollout, rollout.Options(bundle=bundle, force=True, yes=True, **more)
+
+
+def lifts(bundle: str, **more: Any) -> tuple[Any, upgrade.Options]:
+    return upgrade, upgrade.Options(bundle=bundle, force=True, yes=True, **more)
+
+
+def takes_back(_: str, **more: Any) -> tuple[Any, rollback.Options]:
+    return rollback, rollback.Options(leave=test_gate_asked.GOAL, force=True, yes=True, **more)
+
+
+def joins(bundle: str, **more: Any) -> tuple[Any, scale_up.Options]:
+    return scale_up, scale_up.Options(bundle=bundle, yes=True, **more)
+
+
+def is_carried_out(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is noted, and what is said to go on after Ctrl-C, of each run."""
+    noted: list[tuple[str, str]] = []
+
+    def carry_out(world: World, _options: object, _cluster: object, _hosts: object, play: Play) -> Exit:
+        noted.append((world.operation.note["what"] if world.operation else "", play.command))
+        return Exit.DONE
+
+    for module in (rolling, rollback, scale_up):
+        monkeypatch.setattr(module, "carry_out", carry_out)
+    monkeypatch.setattr(rollback, "verify", lambda *_: Exit.DONE)
+    monkeypatch.setattr(rolling.settled, "mark", lambda *_: None)
+    monkeypatch.setattr(scale_up, "is_added", lambda *_: True)
+    monkeypatch.setattr(scale_up, "_check_multicast", lambda *_: None)
+    return noted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begins", "name"),
+    [(rolls, "mqctl rollout"), (lifts, "mqctl upgrade"), (takes_back, "mqctl rollback"), (joins, "mqctl scale-up")],
+)
+def test_what_was_cut_off_is_gone_on_with_for_its_own_hosts(
+    rack: World, bundle: str, monkeypatch: pytest.MonkeyPatch, begins: Callable[..., tuple[Any, Any]], name: str
+) -> None:
+    noted = is_carried_out(monkeypatch)
+    command = f"{name} --limit mq2"
+    operation.begin(rack, cluster_of(), command)
+    module, every = begins(bundle, resume=True)
+    with pytest.raises(CommandError) as raised:
+        module.run(rack, every)
+    assert f"go on in its place with {command} --resume" in raised.value.what
+    own = begins(bundle, resume=True, limit="mq2")[1]
+    assert module.run(rack, own) == Exit.DONE
+    assert noted == [(command, command)]
+    operation.begin(rack, cluster_of(), name)  # of all hosts, which one of some must not let go of
+    with pytest.raises(CommandError):
+        module.run(rack, own)
+
+
+@pytest.mark.slow
+def test_an_upgrade_that_is_resumed_is_one_of_the_hosts_that_it_was_for(
+    rack: World, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = is_carried_out(monkeypatch)
+    command = "mqctl upgrade --limit 'mq[23]'"
+    operation.begin(rack, cluster_of(), command, scope=OperationScope(goal=read(Path(bundle)).release))
+    step = upgrade.Options(step=upgrade.UpgradeStep.RESUME, bundle=bundle, force=True, yes=True)
+    assert upgrade.run(rack, step) == Exit.DONE
+    assert noted == [(command, command)]
+    assert "it was begun for mq[23], and goes on for these hosts; mqctl upgrade is for all" in told(rack)
+
+
+@pytest.mark.slow
+def test_hosts_that_were_added_are_given_back_by_the_command_that_added_them(
+    rack: World, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale_up, "is_added", lambda *_: False)
+    operation.begin(rack, cluster_of(), "mqctl scale-up --limit mq2")
+    with pytest.raises(CommandError, match="mqctl scale-up --limit mq2 --resume"):
+        scale_up.run(rack, scale_up.Options(bundle=bundle, yes=True, resume=True))
+    assert scale_up.run(rack, scale_up.Options(bundle=bundle, yes=True, resume=True, limit="mq2")) == Exit.DONE
 
 
 def empties(world: World) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
-from mqctl.exits import Exit
-from mqctl.main import execute
+from mqctl.declare import NARROWING
+from mqctl.exits import NAGIOS_UNKNOWN, Exit
+from mqctl.main import COMMANDS, execute
 
 from tests.support.admin_stage import AdminStage
 
@@ -34,6 +38,34 @@ def test_who_waits_without_an_end_gets_what_is_there(tmp_path: Path, capfd: pyte
         words = ["receive", "q", "--count", "1", "--timeout", "inf", "--dev", "--directory", str(tmp_path)]
         assert execute(words) == Exit.DONE
     assert capfd.readouterr().out == "one\n"
+
+
+@pytest.mark.parametrize("names", ["", ",", " , ", ":"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("plan", "--limit"), Exit.USAGE),
+        (("uninstall", "--yes", "--limit"), Exit.USAGE),
+        (("tls", "issue", "--limit"), Exit.USAGE),
+        (("queue", "list", "--host"), Exit.USAGE),
+        (("check", "-H"), NAGIOS_UNKNOWN),
+    ],
+)
+def test_what_is_to_narrow_a_command_down_and_names_nobody_is_refused(
+    words: tuple[str, ...], code: int, names: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As where the variable of a shell is not set: it would be of all hosts."""
+    assert execute([*words, names]) == code
+    assert f"{names!r} names no host; nothing was done" in capfd.readouterr().err
+
+
+def test_each_option_that_narrows_a_command_down_is_looked_at() -> None:
+    narrowing = re.compile("Only (this|these) (node|hosts)|The node:")
+    for module in COMMANDS.values():
+        hints = get_type_hints(import_module(f"mqctl.commands.{module}").Options, include_extras=True)
+        for name, hint in hints.items():
+            said = [str(getattr(one, "help", "")) for one in getattr(hint, "__metadata__", ())]
+            assert name in NARROWING or not any(map(narrowing.match, said)), (module, name)
 
 
 @pytest.mark.parametrize(

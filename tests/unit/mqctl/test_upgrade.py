@@ -137,9 +137,26 @@ def test_the_newest_note_says_where_an_upgrade_goes() -> None:
     assert operation.goal_of({"mq1": note(3, goal="a"), "mq2": note(5, goal="b"), "mq3": None}, UPGRADE) == "b"
     assert operation.goal_of({"mq1": note(3, goal="a"), "mq2": note(5, "mqctl rollout", goal="a")}, UPGRADE) == ""
     assert list(require_held({"mq1": note(3), "mq2": note(3, "mqctl rollout"), "mq3": None})) == ["mq1"]
+    assert list(require_held({"mq1": note(3, f"{UPGRADE} --limit mq1"), "mq2": note(3, f"{UPGRADE} stop")})) == ["mq1"]
+    assert operation.goal_of({"mq1": note(3, f"{UPGRADE} --limit mq1", goal="a")}, UPGRADE) == "a"
     assert [state_of(one) for one in (None, note(1), note(1, is_held=False), note(1, wish="pause"))] == [
         "free", "held (mqctl upgrade)", "free", "paused (mqctl upgrade)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", ["", "mq1", "mq[12],mq3", "a b", "'"])
+def test_the_note_says_for_which_hosts_it_was_begun(limit: str) -> None:
+    what = operation.typed(UPGRADE, limit)
+    assert operation.limit_of({"mq1": note(2, "mqctl rollout --limit mq9"), "mq2": note(3, what), "mq3": None}) == limit
+    assert operation.held_by({"mq1": note(3, what), "mq2": note(3, f"{UPGRADE} stop"), "mq3": None}, [UPGRADE]) == {
+        what
+    }
+    assert operation.held_by({"mq1": note(3, what, is_held=False)}, [UPGRADE]) == set()
+
+
+@pytest.mark.parametrize("what", ["mqctl upgrade --limit", "mqctl upgrade --limit '", "mqctl upgrade"])
+def test_what_nobody_typed_is_for_all_hosts(what: str) -> None:
+    assert operation.limit_of({"mq1": note(3, what)}) == operation.limit_of({}) == ""
 
 
 def test_status_says_which_hosts_cannot_be_looked_at(world: World, cluster: InventoryCluster, folder: Path) -> None:

@@ -78,7 +78,7 @@ def run(world: World, options: Options) -> int:
 
     Exit code as `mqctl rollout`; 3 also where a host was left out.
     """
-    batch = batch_of(options.batch)
+    batch, command = batch_of(options.batch), operation.typed(COMMAND, options.limit)
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
@@ -88,18 +88,18 @@ def run(world: World, options: Options) -> int:
             world.note(f"{fault}; it is left out, and keeps what it has")
         left = options.leave or operation.goal_of(notes) or releases.left_by(found)
         if options.resume:
-            require_goal(COMMAND, operation.goal_of(notes, COMMAND), left)
+            require_goal(command, operation.goal_of(notes, COMMAND), left)
         if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(found, left):
             if options.check:
-                return check_end(world, notes, left, is_whole=not faults)
-            return finish(world, cluster, hosts, left)
+                return check_end(world, notes, left, command, is_whole=not faults)
+            return finish(world, cluster, hosts, left, command)
         due = due_of(world, options, hosts, found, left)
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
         reached = [one for one in hosts if one.name not in faults]
         asked = waited_for(cluster, notes, faults)
-        followed = FOLLOWED if is_followed else ()
+        followed = operation.held_by(notes, FOLLOWED) if is_followed else ()
         is_known = way_back.show(world, due, left)
-        operation.require_none_but(notes, {COMMAND, *followed} if options.resume or is_followed else ())
+        operation.require_none_but(notes, {command, *followed} if options.resume or is_followed else ())
         require_idle(world, asked)
         turns = turns_of(cluster, {one.name for one in due}, batch, is_canary_first=True)
         require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
@@ -108,9 +108,9 @@ def run(world: World, options: Options) -> int:
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
         confirm.yes(world, question, is_sure=options.yes)
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}
-    play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=COMMAND)
+    play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=command)
     scope = OperationScope({one.name for one in due}, operation.numbers_of(notes), left, instead_of=followed)
-    with holding(world, cluster, COMMAND, is_resumed=options.resume or is_followed, scope=scope) as own:
+    with holding(world, cluster, command, is_resumed=options.resume or is_followed, scope=scope) as own:
         # What ran before is refused from here on, and may have come to its end on one more host until then.
         require_idle(world, asked)
         require_same(due, releases.having(releases.look(world, reached)[0], left))
@@ -129,16 +129,18 @@ def require_same(due: Sequence[Host], having: Collection[str]) -> None:
         )
 
 
-def check_end(world: World, notes: Mapping[str, dict[str, Any] | None], left: str, *, is_whole: bool) -> Exit:
+def check_end(
+    world: World, notes: Mapping[str, dict[str, Any] | None], left: str, command: str, *, is_whole: bool
+) -> Exit:
     """What `finish` would do, and nothing of it. Raises CommandError where it would be refused."""
-    operation.require_none_but(notes, {COMMAND})
+    operation.require_none_but(notes, {command})
     world.note(f"no host has release {left} any more: only the hosts are to be given back")
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
-def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str) -> Exit:
+def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left: str, command: str) -> Exit:
     """One that was killed after its last host: only the hosts are to be given back."""
-    with holding(world, cluster, COMMAND, is_resumed=True, scope=OperationScope((), goal=left)) as own:
+    with holding(world, cluster, command, is_resumed=True, scope=OperationScope((), goal=left)) as own:
         own.is_done = True
         world.note(f"no host has release {left} any more")
         code = verify(world, cluster, hosts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,7 +19,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.multicast import draw, probe
-from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, is_held_by, numbers
+from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, is_held_by, numbers, typed
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
@@ -44,7 +44,7 @@ def run(world: World, options: Options) -> int:
     Exit code 1 if a host failed, 3 if hosts were not reached or one could not be given back, 4 if a broker still
     starts.
     """
-    batch = batch_of(options.batch)
+    batch, command = batch_of(options.batch), typed(COMMAND, options.limit)
     with untouched(world):
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
@@ -57,25 +57,27 @@ def run(world: World, options: Options) -> int:
         unseen = Exit.DEGRADED if plan.blind else Exit.DONE
         if not added:
             world.note("no host was added: on each that could be looked at, brokers were rolled out before")
-            return _end(world, cluster, unseen) if options.resume else unseen
+            return _end(world, cluster, command, unseen) if options.resume else unseen
         _check_multicast(world, cluster, added, plan)
         names = ",".join(one.name for one in added)
         confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     changed = {host.name for host in added}
     missing = [one for one in plan.missing if one.node.host in changed]
-    with holding(world, cluster, COMMAND, is_resumed=options.resume, scope=OperationScope(changed, seen)) as own:
+    play = replace(rollout_play(folder, bundle, added, batch), command=command)
+    with holding(world, cluster, command, is_resumed=options.resume, scope=OperationScope(changed, seen)) as own:
         make_missing(world, folder, missing)
-        code = carry_out(world, options, cluster, added, rollout_play(folder, bundle, added, batch))
+        code = carry_out(world, options, cluster, added, play)
         own.is_done = code is Exit.DONE
     return code if code is Exit.FAILED else code_of(own, max(code, unseen))
 
 
-def _end(world: World, cluster: InventoryCluster, code: Exit) -> Exit:
-    """Of a run that was cut off behind its last host: only the hosts are to be given back."""
+def _end(world: World, cluster: InventoryCluster, command: str, code: Exit) -> Exit:
+    """Of a run that was cut off behind its last host: only the hosts are to be given back. Raises CommandError where
+    it was for others."""
     if not is_held_by(world, cluster, COMMAND):
         return code
-    return code_of(give_back(world, cluster, COMMAND, OperationScope(())), code)
+    return code_of(give_back(world, cluster, command, OperationScope(())), code)
 
 
 def is_added(plan: Plan, host: Host) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, code_of, holding, numbers
+from mqctl.operation import OperationScope, Resume, code_of, holding, numbers, typed
 from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
@@ -56,19 +55,15 @@ def run(world: World, options: Options) -> int:
         question = f"Remove the brokers of {names} ({what})."
         confirm.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
-    play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
+    # It removes no more where it goes on.
+    command = typed(COMMAND, options.limit, *(["--data"] if options.data else []))
+    play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check, command=command)
     if options.check:
         return _played(world, options, cluster, play)
-    with holding(world, cluster, _command(options), is_resumed=options.resume, scope=scope) as own:
+    with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         code = _played(world, options, cluster, play)
         own.is_done = code is Exit.DONE
     return code_of(own, code)
-
-
-def _command(options: Options) -> str:
-    """What is noted, and is said to go on: it removes no more than this one does."""
-    words = [*(["--limit", options.limit] if options.limit else []), *(["--data"] if options.data else [])]
-    return shlex.join([*COMMAND.split(), *words])
 
 
 def _played(world: World, options: Options, cluster: InventoryCluster, play: Play) -> Exit:

@@ -77,10 +77,14 @@ def run(world: World, options: Options) -> int:
 
 
 def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
-    """Go on to the release that is noted. Raises CommandError where no upgrade is."""
-    if not operation.goal_of(noted(world, cluster), UPGRADE.command):
+    """Go on to the release that is noted, on the hosts that it was for. Raises CommandError where no upgrade is."""
+    notes = noted(world, cluster)
+    if not operation.goal_of(notes, UPGRADE.command):
         raise CommandError("no upgrade is noted on any host; nothing was changed", "mqctl upgrade")
-    return roll_out(world, replace(options, resume=True), UPGRADE)
+    limit = options.limit or operation.limit_of(notes)
+    if limit and not options.limit:
+        world.note(f"it was begun for {limit}, and goes on for these hosts; mqctl upgrade is for all")
+    return roll_out(world, replace(options, limit=limit, resume=True), UPGRADE)
 
 
 def pause(world: World, options: Options, cluster: InventoryCluster) -> int:
@@ -141,7 +145,7 @@ def noted(world: World, cluster: InventoryCluster) -> dict[str, dict[str, Any] |
 
 def require_held(notes: Mapping[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
     """The notes of hosts that an upgrade holds. Raises CommandError where there is none."""
-    held = {name: one for name, one in notes.items() if one and one["is_held"] and one["what"] == UPGRADE.command}
+    held = {name: one for name, one in notes.items() if one and operation.held_by({name: one}, [UPGRADE.command])}
     if not held:
         raise CommandError("no upgrade holds a host that could be asked; nothing was changed", "mqctl upgrade status")
     return held
