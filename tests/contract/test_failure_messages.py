@@ -5,6 +5,7 @@ A new `fail` or `assert` in a playbook or role needs a row in SAID.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -527,6 +528,29 @@ def test_links_that_waited_for_the_first_batch_come_before_the_second_or_at_the_
         assert all(templar.evaluate_conditional(each) for each in task["when"]) == (wanted is not None)
         if wanted is not None:
             assert [one["host"] for one in templar.template(task["loop"])] == wanted
+
+
+@pytest.mark.parametrize(
+    ("queues", "handed_out", "paused"),
+    [
+        ([("a", True, False), ("b", True, False), ("c", False, False)], "default: a, b: paused here, and handed", ""),
+        ([("a", True, True), ("b", True, None)], "", "default: a: paused here, and so where it has come"),
+        ([("a", True, True), ("b", True, False)], "default: b: paused here, and", "default: a: paused here, and so"),
+        ([("a", False, True)], "", ""),
+        ([], "", ""),
+    ],
+)
+def test_what_was_paused_is_told_where_it_has_moved(
+    queues: list[tuple[str, bool, bool | None]], handed_out: str, paused: str
+) -> None:
+    rows = [{"queue": name, "paused": here, "paused_there": there} for name, here, there in queues]
+    rows.append({"queue": "of an earlier release"})
+    item = {"item": {"name": "default"}, "stdout": json.dumps({"state": "moved", "queues": rows})}
+    tasks = load(ROOT / "playbooks/tasks/pauses.yml")
+    for task, wanted in zip(tasks, (handed_out, paused), strict=True):
+        templar = Templar(LOADER, {**task["vars"], "item": item})
+        assert templar.evaluate_conditional(task["when"]) == bool(wanted)
+        assert templar.template(task["ansible.builtin.debug"]["msg"]).startswith(wanted)
 
 
 @pytest.mark.parametrize("name", ["firewall", "rollback"])

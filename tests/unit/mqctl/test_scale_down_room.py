@@ -10,9 +10,10 @@ from mqctl.commands import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.plan import DrainPlan
-from mqctl.scaledown.room import AddressLoad, coming_to, why_it_does_not_fit
+from mqctl.scaledown.room import AddressLoad, coming_to, unpaused_at, why_it_does_not_fit
 from mqctl.world import World
 
+from tests.unit.mqctl.test_gate import QUEUE
 from tests.unit.mqctl.test_scale_down_on_hosts import drain, leaving, made, says, world
 from tests.unit.mqctl.test_scale_down_plan import OTHERS, look
 
@@ -63,7 +64,7 @@ def test_where_a_queue_cannot_page_it_stands_as_by_block(here: bool, coming: boo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("is_paused", "is_refused"), [(False, True), (True, False)])
-def test_where_it_pauses_it_has_to_pause_there_as_well(
+def test_where_it_pauses_and_the_release_does_not_say_so_there_it_has_to_pause_there_as_well(
     world: World, leaving: Leaver, is_paused: bool, is_refused: bool
 ) -> None:
     made("default")
@@ -78,6 +79,37 @@ def test_where_it_pauses_it_has_to_pause_there_as_well(
     assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, force=is_refused), leaving) is not None
 
 
+def test_a_queue_that_is_there_has_to_pause_as_well() -> None:
+    row = {"queue": "orders", "left": 3, "paused": True, "routing_type": "anycast"}
+    served, idle = {"name": "orders", "paused": False}, {"name": "orders", "paused": True}
+    said = ["queue orders of mq1: it does not pause there, so what moves is handed out; pause it there as well, or re"]
+    for there, rows, wanted in (
+        ([served], [row], said),
+        ([served], [row, row], said),  # of two nodes that leave
+        ([idle], [row], []),
+        ([], [row], []),  # it is made so
+        ([served], [{**row, "paused": False}, {**row, "left": 0}], []),
+        ([served], [{"queue": "orders", "left": 3}], []),
+    ):
+        found = unpaused_at(replace(OTHERS[0], queues=there), rows)
+        assert [text[: len(said[0])] for text in found] == wanted
+
+
+@pytest.mark.slow
+def test_nothing_begins_where_it_would_be_handed_out_unless_by_force(world: World, leaving: Leaver) -> None:
+    made("default")
+    row = {"queue": "orders", "address": "orders", "left": 60, "bytes": 6_000, "paused": True, "address_paused": True}
+    says("mq3", **{"scale-down": drain(queues=[row])})
+    rows = [{"setting": name, "value": value} for name, value in settings("BLOCK").items()]
+    there = {"name": "orders", "address": "orders", "routing_type": "anycast", "message_count": 0, "paused": False}
+    says("mq1", **{"address-settings-show": {"settings": rows}})
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving) is not None
+    says("mq1", queues={"queues": [{**QUEUE, **there}]})
+    with pytest.raises(CommandError, match="queue orders of mq1: it does not pause there"):
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, force=True), leaving) is not None
+
+
 def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     leavers = [look("mq3"), replace(look("mq3"), node=replace(look("mq3").node, instance="second"))]
     plan = DrainPlan(leavers, OTHERS, {one.name: OTHERS[0] for one in leavers})
@@ -88,6 +120,8 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     assert coming_to(plan, {leavers[0].name: [{**row, **flags}, row]})["mq1"]["orders"] == AddressLoad(
         6, 600, False, True
     )
+    going = {**row, **flags, "paused": True}  # its queues pause there, too
+    assert coming_to(plan, {leavers[0].name: [going]})["mq1"]["orders"] == AddressLoad(3, 300, False)
     kept = {**row, **flags, "routing_type": "retroactive"}
     assert coming_to(plan, {leavers[0].name: [kept, row]}) == {"mq1": {"orders": AddressLoad(3, 300)}}, (
         "no bound counts"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from mqbroker.core.address.address_records import told_of
-from mqbroker.node.cluster.forwarding_terms import address_wanted
+from mqbroker.core.cluster.id_digest import IdDigest
+from mqbroker.node.cluster import arrival_links
+from mqbroker.node.cluster.forwarding_terms import ARRIVED, address_wanted, makes_queues
+from mqbroker.wire.performatives import Target
 
-from tests.support.cluster_stage import ClusterNode, ClusterStage
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, filled, pair, read_at
+from tests.unit.node.cluster.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved
+from tests.unit.node.test_scale_down_at_stop import cluster_of, stop
 
 
 def created(node: ClusterNode, *routing_types: str) -> None:
@@ -63,18 +70,97 @@ def test_which_types_it_may_have_is_said_of_no_other_node_and_hinders_none_that_
     assert b.broker.store.queues["topic"].message_count == 5
 
 
-def test_a_pause_stays_and_the_plan_says_so() -> None:
+PAUSES = ("drain-paused", "drain-unpaused")
+
+
+def told_of_pauses(node: ClusterNode) -> list[tuple[str, str]]:
+    return [(event, fields["queue"]) for event in PAUSES for fields in node.events(event)]
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("pause", ["queue-pause", "address-pause"])
+def test_what_is_paused_is_made_so_there_and_that_is_told(pause: str, persist: bool) -> None:
     cluster, a, b = pair()
     filled(a, 10, cluster)
     (row,) = begin(a, cluster, dry_run=True)["queues"]
-    assert row["address_paused"] is False
-    a.admin("address-pause", name="orders", persist=True)
+    assert (row["paused"], row["paused_there"], row["address_paused"]) == (False, None, False)
+    a.admin(pause, name="orders", **({"persist": persist} if pause == "address-pause" else {}))
     (row,) = begin(a, cluster, dry_run=True)["queues"]
-    assert row["address_paused"] is True
+    assert (row["paused"], row["paused_there"], row["address_paused"]) == (True, None, pause == "address-pause")
     begin(a, cluster)
-    moved(a, cluster)
-    assert described(b)[1] is False
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (True, True)
+    assert told_of_pauses(a) == [("drain-paused", "orders")]
+    assert described(b)[1] is False, "who comes to the address is another queue's"
+    b.crash()
+    b.start()
+    cluster.wait(5_000)
+    reader = read_at(b, cluster)
+    assert reader.bodies == []
+    b.admin("queue-resume", name="orders")
+    cluster.run()
+    assert reader.bodies == bodies(10)
+
+
+@pytest.mark.parametrize("pause", ["queue-pause", "address-pause"])
+def test_a_queue_that_is_served_there_goes_on_and_that_is_told(pause: str) -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="orders")
+    filled(a, 10, cluster)
+    a.admin(pause, name="orders")
+    begin(a, cluster)
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (True, False)
+    assert told_of_pauses(a) == [("drain-unpaused", "orders")]
     assert read_at(b, cluster).bodies == bodies(10)
+
+
+def test_a_stop_and_the_next_heir_tell_it_too() -> None:
+    stage, (a, b) = cluster_of()
+    b.admin("queue-create", name="orders")
+    filled(a, 10, stage)
+    a.admin("address-pause", name="orders")
+    stop(a, stage, 5_000)
+    assert (a.halted, told_of_pauses(a)) == (0, [("drain-unpaused", "orders")])
+    of = Heirs(bound_ms=-1)
+    of.c.admin("queue-create", name="orders")
+    filled(of.a, 10, of.cluster)
+    of.a.admin("address-pause", name="orders")
+    begin(of.a, of.cluster)
+    of.cluster.wait(3_000)
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(8_000)
+    assert [(fields["queue"], fields["node_id"]) for event in PAUSES for fields in of.a.events(event)] == [
+        ("orders", node_id_of("b")), ("orders", node_id_of("c")),
+    ]  # fmt: skip
+    assert of.b.broker.store.queues["orders"].is_paused
+    assert not of.c.broker.store.queues["orders"].is_paused
+
+
+def test_what_an_earlier_release_takes_is_told_of_as_unknown() -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="orders")
+    filled(a, 10, cluster)
+    a.admin("queue-pause", name="orders")
+
+    def silent(answer: Target, arrived: IdDigest, **_: bool) -> Target:
+        said = makes_queues(answer, arrived, is_paused=True)
+        return replace(said, dynamic_node_properties={ARRIVED: arrived.packed()})
+
+    with patch.object(arrival_links, "makes_queues", silent):
+        begin(a, cluster)
+        (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"], told_of_pauses(a)) == (True, None, [])
+
+
+def test_what_is_not_paused_says_nothing_of_it() -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="orders", paused=True)
+    filled(a, 10, cluster)
+    begin(a, cluster)
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (False, True)
+    assert told_of_pauses(a) == []
 
 
 def test_who_pauses_it_there_before_has_it_paused() -> None:

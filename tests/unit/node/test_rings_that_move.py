@@ -92,6 +92,17 @@ def test_who_comes_to_the_heir_gets_what_it_would_have_got_here() -> None:
     assert gets(b, "after a crash") == ["2", "3", "4"]
 
 
+def test_what_an_address_keeps_does_not_pause_at_the_heir_though_the_address_does() -> None:
+    cluster, a, b = two()
+    sent(a, "1", "2")
+    a.admin("address-pause", name="news")
+    begin(a, cluster)
+    moved(a, cluster)
+    assert not ring_of_a(b).kind.paused
+    assert not any(a.events(event) for event in ("drain-paused", "drain-unpaused"))
+    assert gets(b, "later") == ["1", "2"]
+
+
 @pytest.mark.parametrize("there", [1, 3, 5, 20])
 def test_where_both_have_some_the_newest_of_both_are_kept_as_many_as_the_heir_keeps(there: int) -> None:
     cluster, a, b = two(20, there)

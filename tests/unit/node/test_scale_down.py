@@ -584,7 +584,7 @@ def test_a_heir_that_tells_nothing_of_what_arrived_is_asked_once() -> None:
     cluster, a, b = pair()
     filled(a, 5, cluster)
 
-    def untold(answer: Target, _: IdDigest) -> Target:
+    def untold(answer: Target, _: IdDigest, **__: bool) -> Target:
         return replace(answer, capabilities=(*(answer.capabilities or ()), MAKES_QUEUES))
 
     with patch.object(arrival_links, "makes_queues", untold):

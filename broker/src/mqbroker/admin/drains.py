@@ -97,15 +97,16 @@ def why_it_takes_nothing(connection: ClusterConnection, node_id: str) -> str:
 def row_of(broker: Broker, queue: Queue) -> dict[str, Any]:
     """What is shown of a queue that drains, or could."""
     progress, kind = broker.store.remotes.drains.progress.get(queue.kind.name), queue.kind
-    moved, elapsed_ns, why = 0, 1, ""
+    moved, elapsed_ns, why, is_paused_there = 0, 1, "", None
     if progress is not None:
-        why = progress.why
+        why, is_paused_there = progress.why, progress.is_paused_there
         moved = max(queue.acknowledged_total - progress.moved_before, 0)
         elapsed_ns = max(broker.at.monotonic_ns - progress.since_ns, 1)
     return {
         "queue": kind.name, "node_id": kind.forwards_to, "connection": kind.connection, "state": _state(queue),
         "left": queue.message_count, "unanswered": queue.delivering_count, "scheduled": queue.scheduled_count,
         "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1), "why": why or None,
+        "paused": queue.is_paused, "paused_there": is_paused_there,
     }  # fmt: skip
 
 

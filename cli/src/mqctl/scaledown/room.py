@@ -3,7 +3,8 @@
 What comes from another node is taken in as far as the link has credit. Where an address is full by `BLOCK` it has none,
 and the drain stands until somebody consumes; by any other policy all is taken in, and then it is producers there who
 are refused, or whose messages are dropped, until there is room again (core/queue/meter.py of the broker says how).
-Where a queue of the address cannot page, `PAGE` is `BLOCK`. A pause of an address does not go along with its queues.
+Where a queue of the address cannot page, `PAGE` is `BLOCK`. A queue that pauses is made so at the other node; one that
+is there and does not pause hands out what comes, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says o
 @dataclass(frozen=True, slots=True)
 class AddressLoad:
     """Messages of one address, and their bytes as far as the broker knows them; whether all of its queues can page, and
-    whether it pauses."""
+    whether it pauses and its release does not make its queues so at the other node."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -56,7 +57,8 @@ def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressL
         at = found.setdefault(plan.targets[leaving].name, {})
         for row in queues:
             if row["left"] and row.get("routing_type") != RING:
-                can_page, is_paused = bool(row.get("can_page", True)), bool(row.get("address_paused", False))
+                can_page = bool(row.get("can_page", True))
+                is_paused = "paused" not in row and bool(row.get("address_paused", False))
                 more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused)
                 at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
     return found
@@ -70,7 +72,21 @@ def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:
         if coming:
             with open_admin(world, target.node) as session:
                 said += _lacking_at(session, target, coming)
+        own = (row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues)
+        said += unpaused_at(target, own)
     return said
+
+
+def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Queues that pause where they are and hold something, and that are there and do not."""
+    there = {str(row["name"]): row for row in target.queues}
+    names = sorted({str(row["queue"]) for row in rows if row["left"] and row.get("paused", False)})
+    return [
+        f"queue {name} of {target.name}: it does not pause there, so what moves is handed out; "
+        "pause it there as well, or resume it"
+        for name in names
+        if name in there and not there[name].get("paused", False)
+    ]
 
 
 def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad]) -> list[str]:

@@ -503,7 +503,7 @@ def test_a_target_that_may_not_have_the_queue_is_told_of_and_the_messages_stay()
 def test_a_target_of_an_older_release_is_told_of_and_gets_nothing() -> None:
     cluster, a, b = pair()
     filled(a, 5, cluster)
-    with patch.object(arrival_links, "makes_queues", lambda answer, _: answer):  # it says nothing of queues
+    with patch.object(arrival_links, "makes_queues", lambda answer, _, **__: answer):  # it says nothing of queues
         drain(a, cluster)
         cluster.wait(1_000)
         assert row_of(a)["why"] == OLDER

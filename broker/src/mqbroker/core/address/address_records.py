@@ -164,7 +164,7 @@ def said_in(recovered: Recovered) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def told_of(address: Address) -> dict[str, Any]:
     """What goes along with its queues to another node: that somebody made it. Not that a file of options declares it
-    here, as another one does there; and no pause, which nobody there would know to end."""
+    here, as another one does there; and no pause: its queues that are made there are paused, each by itself."""
     return {} if address.is_configured or not address.routing_types else {"routing_types": list(address.routing_types)}
 
 

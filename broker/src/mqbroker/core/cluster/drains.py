@@ -39,14 +39,16 @@ NUMBER: Final = 1  # of the one id that stands under each name
 
 class DrainProgress:
     """Of one queue. `moved_before`: what had left it when it began, or the process did, which was at `since_ns`;
-    `has_said_come`: the other node was told that it has all of it."""
+    `has_said_come`: the other node was told that it has all of it; `is_paused_there`: whether that hands out nothing of
+    it, None where it has not said."""
 
-    __slots__ = ("has_said_come", "moved_before", "since_ns", "why")
+    __slots__ = ("has_said_come", "is_paused_there", "moved_before", "since_ns", "why")
 
     def __init__(self, queue: Queue, since_ns: int) -> None:
         self.moved_before: Final = queue.acknowledged_total
         self.since_ns: Final = since_ns
         self.has_said_come = False
+        self.is_paused_there: bool | None = None
         self.why = ""  # it does not go on, as far as is known
 
 
@@ -147,6 +149,15 @@ class Drains:
         """Whether the other node was told over the present link that it has all of the queue."""
         progress = self._progress_of(queue)
         return progress is not None and progress.has_said_come
+
+    def heard_pause(self, queue: Queue, *, is_paused: bool) -> bool:
+        """The other node says whether it hands out nothing of it; whether that is new."""
+        progress = self._progress_of(queue)
+        LOOK.has_touched = True
+        if progress is None or progress.is_paused_there == is_paused:
+            return False
+        progress.is_paused_there = is_paused
+        return True
 
     def heard_come(self, queue: Queue) -> None:
         """The other node has heard that it has all of it; on disk with this step's append."""

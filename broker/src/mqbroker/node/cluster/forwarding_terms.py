@@ -6,6 +6,7 @@ Source: docs/adr/0012-cluster-connections.md, docs/adr/0025-drain.md.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ ARRIVED: Final = Symbol("mq:arrived")  # and how much has come of it, by the num
 NOT_FOUND: Final = "amqp:not-found"
 ENDED: Final = "mq:ended"  # of a subscription that all had come of, and that its subscriber has ended or changed there
 OLDER: Final = "the other node is of a release that does not know what drains there: upgrade it first"
+PAUSED: Final = Symbol("mq:paused")  # and whether the queue there hands out nothing
 ATTRIBUTES_SIZE_MAX: Final = 64 << 10
 OF_HERE: Final = (*DRAIN, "maker", "configured")  # what a queue is not at the other node
 
@@ -93,17 +95,30 @@ def address_wanted(said: Any) -> dict[str, Any]:
     return known
 
 
-def makes_queues(answer: Target, arrived: IdDigest) -> Target:
-    """The answer of a node that has the queue, or has made it; `arrived`: what came of it under the link's name."""
+def makes_queues(answer: Target, arrived: IdDigest, *, is_paused: bool) -> Target:
+    """The answer of a node that has the queue, or has made it; `arrived`: what came of it under the link's name;
+    `is_paused`: it hands out nothing."""
     capabilities = (*(answer.capabilities or ()), MAKES_QUEUES)
-    return replace(answer, capabilities=capabilities, dynamic_node_properties={ARRIVED: arrived.packed()})
+    return replace(
+        answer, capabilities=capabilities, dynamic_node_properties={ARRIVED: arrived.packed(), PAUSED: is_paused}
+    )
 
 
 def arrived_in(answer: Attach) -> IdDigest | None:
     """What an answer says of that, None where it does not."""
-    said = answer.target.dynamic_node_properties if isinstance(answer.target, Target) else None
-    packed = (said or {}).get(ARRIVED)
+    packed = _said_in(answer).get(ARRIVED)
     return IdDigest.of(packed) if isinstance(packed, bytes) and len(packed) == PACKED_SIZE_BYTES else None
+
+
+def paused_in(answer: Attach) -> bool | None:
+    """What an answer says of whether the queue there hands out nothing, None where it does not, as in earlier
+    releases."""
+    said = _said_in(answer).get(PAUSED)
+    return said if isinstance(said, bool) else None
+
+
+def _said_in(answer: Attach) -> Mapping[Any, Any]:
+    return (answer.target.dynamic_node_properties if isinstance(answer.target, Target) else None) or {}
 
 
 def has_made(answer: Attach) -> bool:

@@ -17,7 +17,7 @@ from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.handed_over import ANSWERED_MAX
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.node.cluster.drain_links import attach_of, heard
+from mqbroker.node.cluster.drain_links import attach_of, heard, pause_told
 from mqbroker.node.cluster.forward_consumer import ForwardConsumer
 from mqbroker.node.cluster.forwarding_terms import ENDED, NOT_FOUND, OLDER, has_made
 from mqbroker.node.cluster.rivals import rivals_at
@@ -92,6 +92,7 @@ class Forwards:
             if answer.target is None:
                 return  # it was not let in, and has nothing to ask for
             self.stuck(consumer.queue, "" if has_made(answer) else OLDER)
+            self._tell_of_pause(consumer.queue, answer)
             if not has_made(answer):
                 self.peer.detach(consumer.link, is_closed=False)
             elif heard(self.broker.store.remotes, consumer.queue, answer):
@@ -100,6 +101,14 @@ class Forwards:
         if consumer.is_arriving and consumer.link.is_attached:
             # Nothing leaves before it is on disk how far ids go (core/cluster/forwarding.py).
             self.broker.store.decisions.wait_for_earlier(self._join, consumer)
+
+    def _tell_of_pause(self, queue: Queue, answer: Attach) -> None:
+        """What is paused here may be handed out there, where there was a queue; else whoever ends the pause has to do
+        so there."""
+        is_paused = pause_told(self.broker.store.remotes, queue, answer)
+        if is_paused is not None:
+            level, event = (Level.INFO, "drain-paused") if is_paused else (Level.WARNING, "drain-unpaused")
+            self.broker.notice(level, event, queue=queue.kind.name, node_id=self.bridge.node_id)
 
     def _join(self, consumer: ForwardConsumer) -> None:
         LOOK.has_touched = True
