@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.config.options import defaults
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
@@ -128,6 +128,44 @@ def test_a_start_that_gave_up_may_end_before_its_first_append(trimmed: Path, kin
         if not files.is_off:
             break
     assert not files.is_off
+
+
+@pytest.mark.parametrize("left", [b"", b"\0" * 4, b"2 3\n\0\0\0\0", b"1 2\n3"])
+def test_a_note_that_is_damaged_is_named_where_a_file_is_missing(trimmed: Path, left: bytes) -> None:
+    """The file that it spoke of may be missing for good, and nobody could put it back."""
+    directory_at(trimmed, None, "truncate").load()  # and ends before its first append
+    note = trimmed / "journal-forgone"
+    assert note.read_bytes() == b"2 3\n"
+    assert [run.first_id for run in directory_at(trimmed).look().runs] == [1, 2, 3, 4, 9, 10, 11, 12]
+    note.write_bytes(left)
+    if left.startswith(b"2 3"):
+        assert [run.first_id for run in directory_at(trimmed).load().runs] == [1, 2, 3, 4, 9, 10, 11, 12]
+        return
+    why = (
+        f"journal-forgone: it is damaged, and may have said that a start goes on without {file_name(2)}, which is miss"
+    )
+    for _ in range(2):
+        with pytest.raises(Unusable, match=why) as raised:
+            directory_at(trimmed).load()
+        assert "put back that file, or look at the disk" in raised.value.remedy
+    recovered = directory_at(trimmed, None, "truncate").load()
+    assert [run.first_id for run in recovered.runs] == [1, 2, 3, 4, 9, 10, 11, 12]
+    assert [each.fields["file"] for each in recovered.findings if each.event == "journal-file-missing"] == [
+        file_name(2)
+    ]
+    assert note.read_bytes() == b"2 3\n"
+    work(directory_at(trimmed), range(15, 16))
+    assert ids_in(trimmed)[-1] == 15
+    assert not note.exists()
+
+
+def test_a_note_that_is_damaged_is_no_fault_where_nothing_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 15))
+    (path / "journal-forgone").write_bytes(b"")
+    assert ids_in(path) == list(range(1, 15))
+    directory_at(path).load()
+    assert not (path / "journal-forgone").exists()
 
 
 @pytest.mark.parametrize("mode", ["sectors", "kill"])

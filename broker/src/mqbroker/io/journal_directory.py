@@ -26,12 +26,13 @@ from mqbroker.journal.format import (
     file_name,
 )
 from mqbroker.journal.records import Forgone
-from mqbroker.journal.recover import recover
+from mqbroker.journal.recover import MISSING, TRUNCATE, recover
 from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 UNNAMED_SUFFIX = ".unused"
 # Which missing files a start goes on without, until the journal itself says so (`_note_forgone`).
 FORGONE_NAME: Final = "journal-forgone"
+EVERY_FILE: Final = Forgone(0, 10**20)
 BLOCK_BYTES: Final = 4096
 # Something else stands in the place of a file or a directory, and will at the next start.
 IN_THE_WAY: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
@@ -205,8 +206,16 @@ class JournalDirectory:
         return self._found(names, self.options.journal_on_damage, leave)
 
     def _found(self, names: list[str], on_damage: str, leave: Leave | None = None) -> Recovered:
-        excused = self._forgone() if FORGONE_NAME in names else []
-        return recover(self._contents(self._numbers(names)), self._node_id, on_damage, leave, excused)
+        excused, is_damaged = self._forgone() if FORGONE_NAME in names else ([], False)
+        if is_damaged and on_damage == "truncate":
+            excused = [EVERY_FILE]  # each that is missing is told of
+        try:
+            return recover(self._contents(self._numbers(names)), self._node_id, on_damage, leave, excused)
+        except Unusable as fault:
+            if is_damaged and fault.why == MISSING:
+                why = f"it is damaged, and may have said that a start goes on without {fault.file}, which is missing"
+                raise Unusable(FORGONE_NAME, -1, why, f"put back that file, or {TRUNCATE}") from fault
+            raise
 
     @staticmethod
     def _numbers(names: list[str]) -> list[int]:
@@ -257,10 +266,12 @@ class JournalDirectory:
         self.files.rename(path, self.path / FORGONE_NAME)
         self.files.sync_directory(self.path)
 
-    def _forgone(self) -> list[Forgone]:
+    def _forgone(self) -> tuple[list[Forgone], bool]:
+        """What is noted, and whether some of it is damaged: it has its name only when all of it is on disk, and is
+        never empty."""
         lines = bytes(self.files.read(self.path / FORGONE_NAME)).decode(errors="replace").splitlines()
-        found = (_FORGONE.fullmatch(line) for line in lines)
-        return [Forgone(int(match[1]), int(match[2])) for match in found if match]
+        found = [_FORGONE.fullmatch(line) for line in lines]
+        return [Forgone(int(match[1]), int(match[2])) for match in found if match], not found or None in found
 
     def _cut(self, cut: Cut) -> None:
         size_bytes = self.files.size(self.path_of(cut.segment))

@@ -29,6 +29,7 @@ from mqbroker.journal.rebuild import NoBeginning, Rebuild
 from mqbroker.journal.records import Forgone, MalformedRecord
 from mqbroker.journal.recovered import Cut, JournalSegmentUse, Leave, Recovered
 
+MISSING = "the file is missing"
 RESTORE = "put back the missing file or a backup of the whole directory"
 TRUNCATE = (
     "look at the disk, then put back a backup, or set journal-on-damage to truncate for one start: "
@@ -209,7 +210,7 @@ class _Recovery:
         missing = self._missing(self._numbers)
         unexcused = [each for each in missing if not _is_in(self._excused, each)]
         if unexcused:
-            raise Damage(unexcused[-1].end - 1, -1, "the file is missing", RESTORE)
+            raise Damage(unexcused[-1].end - 1, -1, MISSING, RESTORE)
         if missing:
             self.tell_missing()
 
