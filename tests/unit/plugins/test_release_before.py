@@ -52,14 +52,15 @@ class Host:
 
     def activate(self, release: str) -> bool:
         """As the role does."""
-        is_due = release_before.is_due(release, self.places)
+        is_due: bool = release_before.is_due(release, self.places)
         if is_due:
             release_before.note(release, self.places)
         self.point_to(release)
         return is_due
 
     def faults(self, release: str, options: str = OPTIONS) -> list[str]:
-        return release_trial.faults(release, {"default": options}, self.places)
+        found: list[str] = release_trial.faults(release, {"default": options}, self.places)
+        return found
 
     def program(self, release: str, text: str) -> None:
         place = self.root / "opt/releases" / release / "bin/mqbroker"
@@ -185,9 +186,10 @@ def message_that_says(kind: QueueKind) -> bytes:
 def segment(*records: bytes) -> bytes:
     """A journal file with an entry for each of these payloads, and zeros."""
     text = header = encode_file_header(1, 1 << 20, bytes(16))
-    seed = decode_file_header(header).seed
+    decoded = decode_file_header(header)
+    assert decoded is not None
     for position, record in enumerate(records, 1):
-        before, behind = frame_entry([record], len(record), (position, 0), seed)
+        before, behind = frame_entry([record], len(record), (position, 0), decoded.seed)
         text += before + record + behind
     return text + bytes(ZEROS)
 
