@@ -423,6 +423,50 @@ def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_bat
     assert tasks == ["tasks/held.yml", "tasks/awaited.yml"]
 
 
+HOSTS = ["mq1", "mq2", "mq3", "mq4"]  # the first three are to be restarted; mq5 is not part of the run
+
+
+def noted_links(awaited: dict[str, str | None]) -> dict[str, dict[str, Any]]:
+    return {one: {"links": [{"node": awaited[one]}] if one in awaited else []} for one in [*HOSTS, "mq5"]}
+
+
+def seen_by(host: str, awaited: dict[str, str | None], size: str, *, is_forced: bool) -> dict[str, Any]:
+    """What a host knows; `awaited`: host -> where the link leads that it has noted."""
+    links = noted_links(awaited)
+    return {
+        "__mq_sizes": batches(HOSTS[:3], {}, size), "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]},
+        "__mq_node_hosts": {one: one for one in [*HOSTS, "lost"]},
+        "ansible_play_hosts": HOSTS, "inventory_hostname": host, "rollout_force": is_forced,
+        "__mq_absent_notes": {"results": [{"item": "mq5", "answer": {} if is_forced else links["mq5"]}]},
+        "__mq_awaited": {**links[host], **({"given_up": []} if is_forced else {})},
+        "hostvars": {one: {"__mq_awaited": links[one]} for one in HOSTS},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("awaited", "size", "is_forced", "first"),
+    [
+        ({}, "", False, ""),
+        ({"mq1": "x"}, "", False, "mq1: before links that have not stood"),
+        ({"mq1": "x"}, "", True, ""),
+        ({"mq1": "x", "mq2": None}, "2", False, "mq1, mq2: before"),
+        ({"mq5": "mq1"}, "", False, "mq1: before"),
+        ({"mq2": "x"}, "", False, ""),
+        ({"mq5": None}, "", False, ""),
+    ],
+)
+def test_who_goes_first_is_told_to_whom_asks_for_more(
+    awaited: dict[str, str | None], size: str, first: str, *, is_forced: bool
+) -> None:
+    (task,) = [
+        one for one in load(ROOT / "playbooks/tasks/awaited.yml") if one["name"].startswith("Say which hosts go")
+    ]
+    templar = Templar(LOADER, {**task["vars"], **seen_by("mq3", awaited, size, is_forced=is_forced)})
+    assert all(templar.evaluate_conditional(each) for each in task["when"]) == bool(first)
+    assert templar.template(task["ansible.builtin.debug"]["msg"]).startswith(first)
+    assert task["ansible.builtin.debug"]["verbosity"] == 1
+
+
 @pytest.mark.parametrize(
     ("awaited", "size", "waiting", "deferred"),
     [
@@ -445,29 +489,21 @@ def test_links_that_an_earlier_restart_has_left_behind_come_before_the_first_bat
         ({"mq1": "x", "mq4": "x"}, "", {"mq4"}, set()),
         ({"mq1": "x", "mq4": "mq1"}, "", set(), {"mq4"}),
         ({"mq1": "x", "mq5": "mq1"}, "", set(), {"mq5"}),  # is not part of this run
+        ({"mq1": None}, "", set(), set()),  # its own, wherever it leads
+        ({"mq5": None}, "", set(), set()),  # nobody knows where it leads: it is waited for where it is
+        ({"mq1": "x", "mq2": None}, "", {"mq2"}, set()),
     ],
 )
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_who_waits_for_the_links_of_an_earlier_restart(
-    awaited: dict[str, str], size: str, waiting: set[str], deferred: set[str], *, is_forced: bool
+    awaited: dict[str, str | None], size: str, waiting: set[str], deferred: set[str], *, is_forced: bool
 ) -> None:
     tasks = load(ROOT / "playbooks/tasks/awaited.yml")
     (task,) = [one for one in tasks if one["name"].startswith("Wait until they")]
     (note,) = [one for one in tasks if one["name"].startswith("Note which links wait")]
-    hosts = ["mq1", "mq2", "mq3", "mq4"]
-    links = {one: {"links": [{"node": awaited[one]}] if one in awaited else []} for one in [*hosts, "mq5"]}
-    found = set()
-    for host in hosts:
-        known = {
-            **task["vars"], "__mq_sizes": batches(hosts[:3], {}, size),
-            "groups": {"mq_turn_alone": ["mq3", "mq1", "mq2"]},
-            "__mq_node_hosts": {one: one for one in [*hosts, "lost"]},
-            "ansible_play_hosts": hosts, "inventory_hostname": host, "rollout_force": is_forced,
-            "__mq_absent_notes": {"results": [{"item": "mq5", "answer": {} if is_forced else links["mq5"]}]},
-            "__mq_awaited": {**links[host], **({"given_up": []} if is_forced else {})},
-            "hostvars": {one: {"__mq_awaited": links[one]} for one in hosts},
-        }  # fmt: skip
-        templar = Templar(LOADER, known)
+    found, links = set(), noted_links(awaited)
+    for host in HOSTS:
+        templar = Templar(LOADER, {**task["vars"], **seen_by(host, awaited, size, is_forced=is_forced)})
         if all(templar.evaluate_conditional(each) for each in task["when"]):
             found.add(host)
         late = templar.template(note["ansible.builtin.set_fact"]["__mq_deferred"])

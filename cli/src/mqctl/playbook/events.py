@@ -30,6 +30,7 @@ TOLD = {
     "Say which members could not be asked for their links": "not asked",
     "Say what could not be noted": "not noted",
     "Say which links have not stood since a restart": "still noted",
+    "Say which hosts go first": "first",  # with -v
 }
 OUTCOMES = {
     "runner_on_ok": "ok",
