@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.admin import moves
 from mqbroker.core.address import diverts
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
@@ -12,33 +13,50 @@ from mqbroker.wire.sections import build_message
 from tests.support.stage import Stage
 from tests.unit.core.address.test_diverts import counts, divert, held, reload, send, stage_with
 
+KEEPS = {"default_last_value_queue": True}
+DIES = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
 
-def value(body: str) -> dict[str, Any]:
-    return {"body": body, "application_properties": {"_AMQ_LVQ_NAME": "k"}}
+
+def value(body: str, *, durable: bool) -> dict[str, Any]:
+    return {"body": body, "durable": durable, "application_properties": {"_AMQ_LVQ_NAME": "k"}}
 
 
-def newer_dies_first(stage: Stage) -> None:
+def newer_dies_first(stage: Stage, *, durable: tuple[str, ...] = ("old", "new")) -> None:
     """Two values of one key of the queue `source`: dead letters, the newer one before the older one."""
     taken = []
     for body in ("old", "new"):
-        stage.admin("send", address="source", messages=[value(body)])
+        stage.admin("send", address="source", messages=[value(body, durable=body in durable)])
         taken.append(stage.admin("receive", address="source", count_max=1, wait_ms=1))
         stage.wait(50)
     for answer in reversed(taken):
         assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
 
 
-def test_a_value_that_is_old_at_one_of_its_places_is_left_for_the_others() -> None:
-    """The newer one died first, and is there when the older one of the same piece is to come."""
-    keeps = {"default_last_value_queue": True}
-    dies = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
-    stage = stage_with(address_settings={"#": dies, "source": {**dies, **keeps}, "values": keeps})
+@pytest.mark.parametrize("durable", [("old", "new"), ("old",), ()])
+def test_a_value_that_is_old_at_one_of_its_places_is_left_for_the_others(durable: tuple[str, ...]) -> None:
+    """The newer one died first, and is there when the older one of the same piece is to come; where that one alone is
+    durable, nothing of the piece is written."""
+    stage = stage_with(address_settings={"#": DIES, "source": {**DIES, **KEEPS}, "values": KEEPS})
     for queue in ("source", "values", "log", "DLQ"):
         stage.admin("queue-create", name=queue)
-    newer_dies_first(stage)
+    newer_dies_first(stage, durable=durable)
     reload(stage, divert("1", "source", "values", exclusive=True), divert("2", "source", "log", exclusive=True))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}
     assert held(stage) == {"values": ["new"], "log": ["new"], "DLQ": ["old"]}
+
+
+@pytest.mark.parametrize("messages_max", [1, 30])
+def test_an_old_value_is_left_whether_the_later_one_is_of_the_same_piece(
+    monkeypatch: pytest.MonkeyPatch, messages_max: int
+) -> None:
+    monkeypatch.setattr(moves.Move, "bounds", (messages_max, moves.MOVED_BYTES_MAX))
+    stage = stage_with(address_settings={"#": DIES, "source": {**DIES, **KEEPS}})
+    for queue in ("source", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    newer_dies_first(stage)
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}
+    assert held(stage) == {"source": ["new"], "DLQ": ["old"]}
+    assert stage.broker.store.queues["source"].replaced_total == 0
 
 
 @pytest.mark.parametrize("policy", ["FAIL", "DROP"])
@@ -167,8 +185,7 @@ def test_what_is_left_needs_no_room_elsewhere() -> None:
 
 
 def test_a_value_that_is_old_at_its_place_is_left_for_a_queue_with_wildcards() -> None:
-    keeps, dies = {"default_last_value_queue": True}, {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
-    stage = stage_with(address_settings={"#": dies, "source": {**dies, **keeps}, "v.alues": keeps})
+    stage = stage_with(address_settings={"#": DIES, "source": {**DIES, **KEEPS}, "v.alues": KEEPS})
     for queue in ("source", "v.alues", "DLQ"):
         stage.admin("queue-create", name=queue)
     stage.admin("queue-create", name="all", address="v.#", routing_type="multicast")

@@ -137,10 +137,7 @@ class Move(Purge):
         self.target = self.target_of(request)
         self.count_max: int = request.arguments["count_max"]
         self.left = 0
-        self.ready: dict[
-            int, tuple[Address, Run]
-        ] = {}  # by message id: where the messages of this piece go, and as what
-        self.tallies: dict[Meter, TransactionQuota] = {}  # of this piece: what it brings to addresses with bounds
+        self.tallies: dict[Meter, TransactionQuota] = {}  # of this message: what it brings to addresses with bounds
         super().__init__(broker, request, queue)
         self.address = self.resolve()
 
@@ -156,8 +153,6 @@ class Move(Purge):
         return PagedPicker(self.store, self.queue, self.wants, self.count_max)
 
     def prepare(self) -> None:
-        self.ready.clear()
-        self.tallies.clear()
         self.address = self.resolve()
 
     def resolve(self) -> Address:
@@ -174,20 +169,21 @@ class Move(Purge):
         if not super().wants(segment, index):
             return False
         planned = self.plan(segment, index)
-        if planned is None or not self.find_room(*planned):
-            self.left += 1
-            return False
-        self.ready[segment.run.first_id + index] = planned
-        return True
+        is_in = planned is not None and self.find_room(*planned) and self.take_in(*planned)
+        self.left += not is_in
+        return is_in  # it is there already, and leaves here in this step
 
     def find_room(self, address: Address, run: Run) -> bool:
-        """Room for a message beside what this piece brings, where the address and its diverts get it.
+        """Room for a message where the address and its diverts get it, and none of these its own queue.
 
         The address itself refuses what it has no room for, as of a sender. Beyond diverts one place with room will do.
         """
         size_bytes = run.size_bytes(0, 1)
+        self.tallies.clear()
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
         if any(_may_have(self.queue, each, run, only) for each, only in _with_wildcards(places)):
+            return False
+        if self.is_outdated(places, run):
             return False
         takers = [place for place, only in places if _reaches(place, run, only)]
         if address in takers and not self.reserve(address, size_bytes):
@@ -201,12 +197,12 @@ class Move(Purge):
         return meter is None or not meter.drops or self.tally(meter).is_open
 
     def reserve(self, address: Address, size_bytes: int) -> bool:
-        """Room for a message beside what this piece brings to the address; False: there is none. Its own needs none."""
+        """Room for a message beside what its other copies take; False: there is none. Its own needs none."""
         meter = address.meter
         return meter is None or meter is self.queue.meter or self.tally(meter).takes(size_bytes)
 
     def tally(self, meter: Meter) -> TransactionQuota:
-        """What this piece brings to an address."""
+        """What a message brings to an address."""
         if meter not in self.tallies:
             self.tallies[meter] = TransactionQuota(meter)
         return self.tallies[meter]
@@ -216,28 +212,15 @@ class Move(Purge):
         run = transferred(segment, index, self.broker.at.wall_ms)
         return self.address, run
 
+    def is_outdated(self, places: list[RoutedPlace], run: Run) -> bool:
+        """Whether it is too late for the message at one of its places: who moves it himself means that it is not."""
+        return False
+
     def act(self, segment: Segment) -> None:
-        ids = range(segment.first_id, segment.first_id + segment.n)
-        are_in = [self.take_in(*self.ready[message_id], message_id) for message_id in ids]
-        if all(are_in):
-            self.store.discard(self.queue, segment, MOVED)
-            return
-        for index, is_in in enumerate(are_in, segment.start):
-            self.part(segment.part(index, 1), is_in=is_in)
+        self.store.discard(self.queue, segment, MOVED)
 
-    def part(self, segment: Segment, *, is_in: bool) -> None:
-        """A message is somewhere else now, or stays: what was moved before it has filled the node."""
-        if is_in:
-            self.store.discard(self.queue, segment, MOVED)
-        else:
-            due_ms = segment.run.deliver_at_ms
-            self.queue.put_back(segment, due_ms if due_ms > self.broker.at.wall_ms else 0)
-            self.store.changed(self.queue)
-            self.count -= segment.n
-            self.left += segment.n
-
-    def take_in(self, address: Address, run: Run, message_id: int) -> bool:
-        """One message goes there; the id is that of where it was. Says whether any queue has it."""
+    def take_in(self, address: Address, run: Run) -> bool:
+        """One message goes there. Says whether any queue has it; its own is none of these, as it is gone over."""
         routed = self.store.routed_total
         self.store.dead_letters.moved_out_of = self.queue.kind.address
         self.store.publish(address, run, is_known=True)
@@ -267,8 +250,6 @@ class Retry(Move):
         return ""
 
     def prepare(self) -> None:
-        self.ready.clear()
-        self.tallies.clear()
         self.origins.clear()
 
     def resolve(self) -> Address:
@@ -288,40 +269,22 @@ class Retry(Move):
             run = retried(segment.run, index)
         except PeerFault:
             return None
-        if address is None or self.outdated(address, run):
-            return None
-        return address, run
+        return None if address is None else (address, run)
 
-    def take_in(self, address: Address, run: Run, message_id: int) -> bool:
-        outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
-        if not outdated:
-            return super().take_in(address, run, message_id)
-        places = self.places(address, run)
-        count = sum(len(_takers(place, run, only)) for place, only in places)
-        if len(outdated) < count or any(place.wildcards or place.has_way_elsewhere for place, _ in places):
-            return False  # another queue would have it as well
-        self.store.dead_letters.outdated(outdated, message_id)
-        return True
-
-    def places(self, address: Address, run: Run) -> list[RoutedPlace]:
-        """Where it would come to, over diverts too."""
-        return self.store.diverts.find_places(address, run, lambda target, count: True)
-
-    def outdated(self, address: Address, run: Run) -> list[Queue]:
-        """Queues that have a later value of its key, which it would replace."""
-        places = self.places(address, run)
+    def is_outdated(self, places: list[RoutedPlace], run: Run) -> bool:
+        """Whether a queue has a later value of its key, which it would replace."""
         queues = [
             queue
-            for place, only in places
+            for place, only in _with_wildcards(places)
             if any(each.kind.last_value for each in place.queues)
             for queue in _takers(place, run, only)
             if queue.kind.last_value
         ]
         if not queues:
-            return []
+            return False
         (part,) = parts_of(run)
         part.arrived_ms = self.broker.at.wall_ms
-        return [queue for queue in queues if queue.is_outdated(Segment(part, 0, 1, 0))]
+        return any(queue.is_outdated(Segment(part, 0, 1, 0)) for queue in queues)
 
     def origin_of(self, address: str, queue: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address."""
