@@ -180,6 +180,60 @@ def test_copies_of_one_run_are_bounded() -> None:
     assert held(stage)["other"] == ["red0"]
 
 
+def publish_alternating(stage: Stage) -> None:
+    """One run of 100 messages, red and blue by turns."""
+    colors = ["red", "blue"] * 50
+    whole = [build_message(color, durable=True, application_properties={"color": color}) for color in colors]
+    (run,) = runs_of(whole)
+    stage.broker.store.publish(stage.broker.store.addresses["orders"], run)
+
+
+def test_each_message_of_a_run_that_filters_cut_has_its_own_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a sender whose messages were accepted; the second divert cuts the run again behind the first."""
+    monkeypatch.setattr("mqbroker.core.address.diverts.COPIES_MAX", 20)
+    stage = stage_with(
+        divert("1", "orders", "red", exclusive=True, filter="color = 'red'"),
+        divert("2", "orders", "rest", exclusive=True, filter="color <> 'red'"),
+        divert("3", "rest", "blue", exclusive=True, filter="color = 'blue'"),
+    )
+    for queue in ("orders", "red", "rest", "blue"):
+        stage.admin("queue-create", name=queue)
+    publish_alternating(stage)
+    assert held(stage) == {"red": ["red"] * 50, "blue": ["blue"] * 50}
+    assert stage.broker.store.unrouted_total == 0
+
+
+def test_each_message_of_a_run_that_filters_cut_is_a_dead_letter_where_its_divert_leads_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mqbroker.core.address.diverts.COPIES_MAX", 20)
+    rules = {"auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True}
+    stage = stage_with(
+        divert("1", "orders", "gone", exclusive=True, filter="color = 'red'"), divert("2", "DLQ", "audit"),
+        address_settings={"#": {**rules, "dead_letter_address": "DLQ"}},
+    )  # fmt: skip
+    for queue in ("orders", "DLQ", "audit"):
+        stage.admin("queue-create", name=queue)
+    publish_alternating(stage)
+    assert counts(stage) == {"orders": 50, "DLQ": 50, "audit": 50}
+
+
+def test_dead_letters_of_one_message_share_its_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqbroker.core.address.diverts.COPIES_MAX", 20)
+    rules = {"auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True}
+    stage = stage_with(
+        *(divert(f"to nowhere {number}", "orders", f"gone{number}") for number in range(8)),
+        *(divert(f"on {number}", "DLQ", "audit") for number in range(8)),
+        address_settings={"#": {**rules, "dead_letter_address": "DLQ"}},
+    )
+    for queue in ("orders", "DLQ", "audit"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red")
+    found = counts(stage)
+    assert found["orders"] == 1
+    assert 8 < found["audit"] <= 20 - found["DLQ"], "each dead letter is a copy, and what its diverts make of it"
+
+
 def test_a_full_address_drops_copies_or_takes_them() -> None:
     full = {"max_size_messages": 1}
     settings = {"drops": {**full, "address_full_policy": "DROP"}, "fails": {**full, "address_full_policy": "FAIL"}}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
     from mqbroker.core.address.dead_letters import DeadLetters
     from mqbroker.core.address.decisions import Decisions
+    from mqbroker.core.address.diverts import Diverts
     from mqbroker.core.address.message_observer import MessageObserver
     from mqbroker.core.address.permissions import Actor
     from mqbroker.core.address.settings import Settings
@@ -44,6 +45,7 @@ class AddressStore(ABC):
     memory: Memory
     quotas: Quotas
     dead_letters: DeadLetters
+    diverts: Diverts
     addresses: dict[str, Address]
     queues: dict[str, Queue]
     message_observers: tuple[MessageObserver, ...]

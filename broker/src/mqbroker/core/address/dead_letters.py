@@ -138,10 +138,10 @@ class DeadLetters:
 
     def _publish_astray(self, address: Address, origin: str, segments: list[Segment]) -> bool:
         waits = False
-        for segment in segments:
-            for index in range(segment.start, segment.start + segment.n):
-                run = moved(segment, index, (origin, ""), "no queue of its address takes it")
-                waits = self._store.publish(address, run, Origin(origin)) or waits
+        places = ((each, index) for each in segments for index in range(each.start, each.start + each.n))
+        for segment, index in self._store.diverts.apart(places):
+            run = moved(segment, index, (origin, ""), "no queue of its address takes it")
+            waits = self._store.publish(address, run, Origin(origin)) or waits
         return waits
 
     def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:

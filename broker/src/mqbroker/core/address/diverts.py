@@ -2,15 +2,16 @@
 
 Exclusive diverts come first: where one takes a message, its address and its other diverts do not get it. A copy is a
 message of its own with the same bytes, in the same append. A message on its way passes each divert once, so a circle
-of diverts ends, and one run makes at most COPIES_MAX copies. Routing types STRIP and PASS are the same here, because
-messages carry none: the forwarding address decides. Source: Artemis's manual, "Diverting and Splitting Message Flows".
+of diverts ends, and one message makes at most COPIES_MAX copies, with those of dead letters that these become. Routing
+types STRIP and PASS are the same here, because messages carry none: the forwarding address decides. Source: Artemis's
+manual, "Diverting and Splitting Message Flows".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 COPIES_MAX = 1000
 LetsIn = Callable[[Address, int], bool]  # whether an address takes anything of so many messages
+T = TypeVar("T")
 RoutedPlace = tuple[Address, str]  # an address, and the routing type of its queues that are meant, empty for all
 
 
@@ -118,8 +120,7 @@ class Diverts:
         return is_found
 
     def _begin(self) -> int:
-        """A walk. One inside of another, of a dead letter on its way, has as many copies as are left to that one, which
-        has them again after it: each message that goes astray is one of its own."""
+        """A walk. One inside of another, of a dead letter on its way, has as many copies as are left to that one."""
         around = self._copies_left
         LOOK.has_touched = True
         if not self._depth:
@@ -128,9 +129,20 @@ class Diverts:
         return around
 
     def _end(self, around: int) -> None:
+        """A walk that was a look alone: what it has used is there again."""
         LOOK.has_touched = True
         self._depth -= 1
         self._copies_left = around
+
+    def apart(self, messages: Iterable[T]) -> Iterator[T]:
+        """These, each of other messages of one run, with as many copies as there are now; then the fewest are left."""
+        left = least = self._copies_left
+        LOOK.has_touched = True
+        for each in messages:
+            self._copies_left = left
+            yield each
+            least = min(least, self._copies_left)
+        self._copies_left = least
 
     def _whole(self, name: str) -> list[Divert]:
         return [divert for divert in self.at.get(name, ()) if divert.is_exclusive and divert.filter is None]
@@ -163,14 +175,14 @@ class Diverts:
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         LOOK.has_touched = True
-        around = self._begin()
+        self._begin()
         waits = False
         for way in self._ways(DivertWay(address, run, origin, ""), (), _drop_or_let_in):
             if way.address is None:
                 waits = self._go_astray(way) or waits
             else:
                 waits = self._store.take_in(way.address, way.run, way.origin, way.only) or waits
-        self._end(around)
+        self._depth -= 1  # what dead letters on its way have used is used
         return waits
 
     def _go_astray(self, way: DivertWay) -> bool:
@@ -190,7 +202,7 @@ class Diverts:
         if address.target != address.name:  # one queue alone is meant: it may be diverted, but nobody else gets a copy
             diverts = [divert for divert in diverts if divert.is_exclusive]
         here = [divert for divert in diverts if divert not in passed]
-        for begin, end, taking, stays in _split(address.name, run, here):
+        for begin, end, taking, stays in self.apart(_split(address.name, run, here)):
             for divert in taking:
                 target = self._next(divert)
                 if target is None or lets_in(target, end - begin):
