@@ -51,6 +51,7 @@ class Purge:
         self.store = broker.store
         self.request = request
         self.queue = queue
+        self.check()
         self.selector: Selector | None = selector_of(request)
         self.count = 0
         self.picker = self.pick()
@@ -77,8 +78,13 @@ class Purge:
         """Whether this message is meant."""
         return self.selector is None or self.selector.matches(view_of(segment, index))
 
+    def check(self) -> None:
+        """First, before it begins, and before each piece: the queue may drain since. Raises Refused where it does."""
+        check_may_drop(self.request, self.queue)
+
     def prepare(self) -> None:
         """Before a piece. Raises Refused where it cannot go on."""
+        self.check()
 
     def act(self, segment: Segment) -> None:
         """Deal with messages that were taken."""
@@ -152,7 +158,11 @@ class Move(Purge):
     def pick(self) -> PagedPicker:
         return PagedPicker(self.store, self.queue, self.wants, self.count_max)
 
+    def check(self) -> None:
+        check_is_not_forwarded(self.request, self.queue)
+
     def prepare(self) -> None:
+        super().prepare()
         self.address = self.resolve()
 
     def resolve(self) -> Address:
@@ -250,6 +260,7 @@ class Retry(Move):
         return ""
 
     def prepare(self) -> None:
+        super().prepare()
         self.origins.clear()
 
     def resolve(self) -> Address:
@@ -331,23 +342,17 @@ def _go_on() -> None:
 
 def purge(broker: Broker, request: AdminRequest) -> None:
     """`queue-purge`: drop its messages, or those that the selector matches."""
-    queue = queue_named(broker, request)
-    check_may_drop(request, queue)
-    _start(broker, Purge(broker, request, queue))
+    _start(broker, Purge(broker, request, queue_named(broker, request)))
 
 
 def move(broker: Broker, request: AdminRequest) -> None:
     """`messages-move`: to another address; what that would route nowhere, or has no room for, is left."""
-    queue = queue_named(broker, request, "queue")
-    check_is_not_forwarded(request, queue)
-    _start(broker, Move(broker, request, queue))
+    _start(broker, Move(broker, request, queue_named(broker, request, "queue")))
 
 
 def retry(broker: Broker, request: AdminRequest) -> None:
     """`dead-letters-retry`: back to where they came from; `to_address` where the queue there is gone."""
-    queue = queue_named(broker, request, "queue")
-    check_is_not_forwarded(request, queue)
-    _start(broker, Retry(broker, request, queue))
+    _start(broker, Retry(broker, request, queue_named(broker, request, "queue")))
 
 
 def _start(broker: Broker, job: Purge) -> None:
@@ -357,6 +362,7 @@ def _start(broker: Broker, job: Purge) -> None:
 
 def _begin(broker: Broker, job: Purge) -> None:
     try:
+        job.check()
         broker.jobs.add(job)
         job.begin()
     except Refused as refused:

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from mqbroker.admin import moves
 from mqbroker.amqp import events as told
 from mqbroker.node.cluster import arrival_links
 from mqbroker.node.cluster.forwarding_terms import OLDER
@@ -548,6 +549,37 @@ def test_what_cannot_be_meant_is_refused() -> None:
     b.crash()
     cluster.run()
     assert "no link" in a.admin("drain-queue", queue="orders", node="b")["description"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "gone"),
+    [
+        ("messages-move", {"queue": "orders", "address": "parked"}, 0),
+        ("messages-move", {"queue": "orders", "address": "parked"}, 10),
+        ("dead-letters-retry", {"queue": "orders"}, 0),
+        ("queue-purge", {"name": "orders", "selector": "TRUE"}, 10),
+        ("queue-purge", {"name": "orders"}, 0),
+    ],
+)
+def test_what_takes_messages_out_ends_where_the_queue_begins_to_drain(
+    monkeypatch: pytest.MonkeyPatch, operation: str, arguments: dict[str, Any], gone: int
+) -> None:
+    """What the other node may have by then would be there, and where it was moved to."""
+    for kind in (moves.Purge, moves.Move):
+        monkeypatch.setattr(kind, "bounds", (10, moves.MOVED_BYTES_MAX))
+    cluster, a, b = pair()
+    filled(a, 40, cluster)
+    a.admin("queue-create", name="parked")
+    a.give(given.AdminRequest(901, 1, operation, arguments))
+    if gone:
+        a.turn()  # a piece
+    drain(a, cluster)
+    error = a.replies[901].error
+    assert error is not None
+    assert "holds messages for node" in error["description"]
+    assert not gone or f"{gone} messages were" in error["description"]
+    assert a.broker.store.queues["parked"].message_count == (gone if operation == "messages-move" else 0)
+    assert (count_at(a), count_at(b)) == (0, 40 - gone)
 
 
 def test_a_queue_that_made_itself_stays_when_it_is_drained_and_has_no_link() -> None:
