@@ -192,3 +192,17 @@ def test_a_value_that_is_old_at_its_place_is_left_for_a_queue_with_wildcards() -
     newer_dies_first(stage)
     reload(stage, divert("1", "source", "v.alues", exclusive=True))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 1}
+
+
+def test_what_is_retried_goes_where_a_divert_leads_though_its_queue_is_gone_and_none_is_made() -> None:
+    stage = stage_with(address_settings={"#": {**DIES, "auto_create_queues": False, "auto_delete_queues": False}})
+    stage.admin("address-create", name="orders", routing_types=["anycast"])
+    for queue in ("orders", "DLQ", "audit"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red")
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    stage.admin("queue-delete", name="orders")
+    reload(stage, divert("d", "orders", "audit", exclusive=True))
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"audit": 1}

@@ -305,7 +305,7 @@ class Retry(Move):
         try:
             if found is not None and found.kind.address == address:
                 return alone_at(self.store, address, queue, BROKER)
-            origin = self.store.address_for(address, BROKER)
+            origin = self.store.target_for(address, BROKER)  # as whoever sends there
         except Refused:
             return None
         had_it = bool(queue and origin.multicast) and not self.to_address

@@ -71,6 +71,14 @@ def test_annotations_say_where_it_was() -> None:
     }  # fmt: skip
 
 
+def test_annotations_say_nothing_of_where_it_was_before_that() -> None:
+    """A dead letter that goes astray was in no queue of the address that it was to go to."""
+    first = after_move(bare(PROPERTIES))
+    found = bytes(moved(Segment(single(first), 0, 1, 0), 0, ("gone", ""), "no queue").payload(0))
+    notes = decode_annotations(found, scan_sections(found, 0, len(found)).message_annotations, len(found))[0]
+    assert notes == {ORIGIN_ADDRESS: "gone", ORIGIN_ID: notes[ORIGIN_ID], CAUSE: "no queue"}
+
+
 def on_its_way(payload: bytes, now_ms: int, *, deliveries: int = 0, expires_ms: int = 0) -> bytes | None:
     run = parts_of(single(payload))[0]
     run.arrived_ms, run.expires_ms = 1000, expires_ms

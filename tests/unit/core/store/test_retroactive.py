@@ -188,6 +188,44 @@ def test_queues_of_one_address_of_dead_letters_get_none() -> None:
     assert bodies(here, "DLQ.news") == ["2"]
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_what_is_held_is_kept_when_it_is_taken_and_then_once(is_taken: bool) -> None:
+    """Each attempt to bring it there would have the ring keep one more."""
+    stage = Stage(
+        options_with(
+            address_settings={
+                "orders": {"expiry_address": "late"},
+                "late": {"retroactive_message_count": 100, "auto_create_queues": False},
+            }
+        )
+    )
+    stage.admin("queue-create", name="orders")
+    stage.admin("address-create", name="late", routing_types=["multicast"])
+    if is_taken:
+        stage.admin("queue-create", name="first", address="late", routing_type="multicast")
+    stage.admin("send", address="orders", messages=[{"body": "x", "ttl_ms": 10}])
+    for _ in range(5):
+        stage.wait(61_000)
+    assert (
+        stage.broker.store.dead_letters.held_total == 0 if is_taken else stage.broker.store.dead_letters.held_total > 2
+    )
+    stage.admin("queue-create", name="second", address="late", routing_type="multicast")
+    stage.wait(61_000)
+    assert stage.broker.store.queues["second"].message_count == 1
+
+
+def test_what_goes_astray_is_kept_though_no_queue_takes_it() -> None:
+    """Nobody holds it, so it would be gone."""
+    astray = {"send_to_dla_on_no_route": True, "dead_letter_address": "late"}
+    late = {"retroactive_message_count": 100, "auto_create_queues": False}
+    stage = Stage(options_with(address_settings={"orders": astray, "late": late}))
+    for name in ("orders", "late"):
+        stage.admin("address-create", name=name, routing_types=["multicast"])
+    assert "amqp:" not in str(stage.admin("send", address="orders", messages=[{"body": "x"}]))
+    stage.admin("queue-create", name="second", address="late", routing_type="multicast")
+    assert stage.broker.store.queues["second"].message_count == 1
+
+
 def test_an_address_that_ends_with_its_client_keeps_none() -> None:
     here = site()
     conn = here.stage.accept()

@@ -563,3 +563,20 @@ def test_a_link_that_nobody_needs_as_it_is_asked_for_is_asked_for_again_where_so
     producer.publish(b"after")
     cluster.run()
     assert (producer.outcomes, consumer.bodies, waiting(a, "b")) == ([Accepted()], [b"after"], 0)
+
+
+def test_dead_letters_go_back_to_an_address_of_which_another_node_alone_has_a_queue() -> None:
+    rules = {"auto_create_queues": False, "dead_letter_address": "DLQ", "max_delivery_attempts": 1}
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
+    for queue in ("orders", "DLQ"):
+        a.admin("queue-create", name=queue)
+    assert a.admin("send", address="orders", messages=[{"body": "x"}]) == {"accepted": 1}
+    answer = a.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert a.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    b.admin("queue-create", name="orders")
+    cluster.run()
+    a.admin("queue-delete", name="orders")
+    cluster.run()
+    assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    cluster.run()
+    assert b.broker.store.queues["orders"].message_count == 1

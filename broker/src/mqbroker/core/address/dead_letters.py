@@ -39,6 +39,7 @@ class DeadLetters:
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
         self.moved_out_of = ""  # an address while messages are moved out of it: what is astray does not come back there
+        self.may_hold = False  # what nobody takes now stays where it is, and comes again
         self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
         self.on_held: LossListener = lambda queue, count, reason: None
@@ -187,7 +188,10 @@ class DeadLetters:
         """Publish one of them there; whether any queue has it."""
         store = self._store
         routed = store.routed_total
+        LOOK.has_touched = True
+        self.may_hold = True
         store.publish(address, run, Origin(origin))
+        self.may_hold = False
         return store.routed_total > routed  # what diverts took in part would come again with each attempt
 
     def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:

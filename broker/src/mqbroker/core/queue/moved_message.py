@@ -146,7 +146,7 @@ def made(payload: bytes, large: Large | None) -> Run:
 def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
     sections = scan_sections(payload, 0, len(payload))
     lasting = payload[: sections.bare] + _lasting(payload, sections)
-    return _with_head(lasting, None, (DELIVERY_PREFIX,), notes)
+    return _with_head(lasting, None, (DELIVERY_PREFIX, *NOTES), notes)
 
 
 def _with_head(

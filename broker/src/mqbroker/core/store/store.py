@@ -348,7 +348,7 @@ class Store(PagingStore):
                 address.unrouted_total += count
                 self.unrouted_total += count
                 unrouted.append(Segment(run, index, count, 0))
-            if ring is not None:
+            if ring is not None and (queues or not (origin.moved_from and self.dead_letters.may_hold)):
                 queues = [*queues, ring]
             if queues:
                 waits = self.put(address, Segment(run, index, count, 0), queues) or waits
