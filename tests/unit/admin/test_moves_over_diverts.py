@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from mqbroker.admin import moves
 from mqbroker.core.address import diverts
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
 
@@ -167,6 +170,68 @@ def test_a_copy_that_a_move_brings_nowhere_is_a_dead_letter_as_that_of_a_sender(
     send(stage, "red", to="source")
     assert stage.admin("messages-move", queue="source", address="orders") == {"moved": 1, "left": 0}
     assert counts(stage) == {"orders": 1, "DLQ": 1}
+
+
+ASTRAY = {
+    "auto_create_queues": False, "auto_create_addresses": False, "send_to_dla_on_no_route": True,
+    "dead_letter_address": "DLQ",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["sent", "moved"])
+def test_a_copy_that_is_brought_nowhere_is_a_dead_letter_that_is_copied_elsewhere(how: str) -> None:
+    stage = stage_with(divert("1", "orders", "gone"), divert("2", "DLQ", "audit"), address_settings={"#": ASTRAY})
+    for queue in ("orders", "DLQ", "audit", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", to="orders" if how == "sent" else "source")
+    if how == "moved":
+        assert stage.admin("messages-move", queue="source", address="orders") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "DLQ": 1, "audit": 1}
+
+
+def test_a_copy_that_is_brought_nowhere_comes_to_the_queue_of_dead_letters_of_its_own_address() -> None:
+    stage = stage_with(address_settings={"#": {**ASTRAY, **DIES, "auto_create_dead_letter_resources": True}})
+    stage.admin("queue-create", name="orders")
+    send(stage, "red")
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    assert counts(stage) == {"DLQ.orders": 1}
+    reload(stage, divert("1", "orders", "gone"))
+    assert stage.admin("messages-move", queue="DLQ.orders", address="orders") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "DLQ.gone": 1}
+
+
+@pytest.mark.parametrize("way", ["over a divert", "in a circle", "by a wildcard"])
+def test_a_copy_that_is_brought_nowhere_does_not_come_back(way: str) -> None:
+    on = {"over a divert": ["all"], "in a circle": ["audit", "DLQ"], "by a wildcard": ["a.b"]}[way]
+    ways = [divert(str(n), *pair, exclusive=True) for n, pair in enumerate(zip(["DLQ", *on], on, strict=False))]
+    stage = stage_with(divert("d", "orders", "gone"), *ways, address_settings={"#": ASTRAY})
+    address = {"over a divert": "all", "in a circle": "DLQ", "by a wildcard": "a.#"}[way]
+    stage.admin("address-create", name="DLQ", routing_types=["anycast", "multicast"])
+    for queue in ("orders", "audit", "a.b"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="all", address=address, routing_type="multicast")
+    send(stage, "red", to={"by a wildcard": "a.b"}.get(way, address))
+    before = counts(stage)
+    assert before["all"] == 1
+    assert stage.admin("messages-move", queue="all", address="orders") == {"moved": 1, "left": 0}
+    before.pop("all")
+    assert counts(stage) == {**before, "orders": 1}
+
+
+def test_a_copy_that_is_brought_nowhere_is_a_dead_letter_where_the_filter_of_the_queue_keeps_it_out() -> None:
+    stage = stage_with(address_settings={"#": {**ASTRAY, **DIES}})
+    for queue in ("orders", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    of_orders = "\"m.x-opt-ORIG-ADDRESS\" = 'orders'"
+    stage.broker.store.create_queue(QueueKind("kept", "DLQ", MULTICAST, selector=of_orders), BROKER)
+    send(stage, "red")
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    assert counts(stage) == {"DLQ": 1, "kept": 1}
+    reload(stage, divert("d", "orders", "gone"))
+    assert stage.admin("messages-move", queue="kept", address="orders") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "DLQ": 2}
 
 
 def test_what_is_left_needs_no_room_elsewhere() -> None:

@@ -193,7 +193,7 @@ class Move(Purge):
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
         if any(_may_have(self.queue, each, run, only) for each, only in _with_wildcards(places)):
             return False
-        if self.is_outdated(places, run):
+        if self.find_later(places, run):
             return False
         takers = [place for place, only in places if _reaches(place, run, only)]
         if address in takers and not self.reserve(address, size_bytes):
@@ -222,8 +222,8 @@ class Move(Purge):
         run = transferred(segment, index, self.broker.at.wall_ms)
         return self.address, run
 
-    def is_outdated(self, places: list[RoutedPlace], run: Run) -> bool:
-        """Whether it is too late for the message at one of its places: who moves it himself means that it is not."""
+    def find_later(self, places: list[RoutedPlace], run: Run) -> bool:
+        """Whether one of its places has a later message, which it may not replace: who moves it himself means it to."""
         return False
 
     def act(self, segment: Segment) -> None:
@@ -232,9 +232,9 @@ class Move(Purge):
     def take_in(self, address: Address, run: Run) -> bool:
         """One message goes there. Says whether any queue has it; its own is none of these, as it is gone over."""
         routed = self.store.routed_total
-        self.store.dead_letters.moved_out_of = self.queue.kind.address
+        self.store.dead_letters.moved_out_of = self.queue
         self.store.publish(address, run, is_known=True)
-        self.store.dead_letters.moved_out_of = ""
+        self.store.dead_letters.moved_out_of = None
         return self.store.routed_total > routed
 
     def result(self) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class Retry(Move):
             return None
         return None if address is None else (address, run)
 
-    def is_outdated(self, places: list[RoutedPlace], run: Run) -> bool:
+    def find_later(self, places: list[RoutedPlace], run: Run) -> bool:
         """Whether a queue has a later value of its key, which it would replace."""
         queues = [
             queue

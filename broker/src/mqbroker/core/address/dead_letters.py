@@ -15,10 +15,13 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.address.diverts import DivertWay
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
+from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.queue import Queue
 
@@ -38,7 +41,7 @@ class DeadLetters:
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
-        self.moved_out_of = ""  # an address while messages are moved out of it: what is astray does not come back there
+        self.moved_out_of: Queue | None = None  # while messages are: what goes astray then does not come back there
         self.may_hold = False  # what nobody takes now stays where it is, and comes again
         self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
@@ -129,8 +132,6 @@ class DeadLetters:
             address = self._dead_letters(origin, settings)
         except Refused:
             return False
-        if self.moved_out_of and (address.name == self.moved_out_of or self._store.is_diverted(address.name)):
-            return False
         LOOK.has_touched = True
         self._astray.append(origin)
         waits = self._publish_astray(address, origin, segments)
@@ -142,8 +143,24 @@ class DeadLetters:
         places = ((each, index) for each in segments for index in range(each.start, each.start + each.n))
         for segment, index in self._store.diverts.apart(places):
             run = moved(segment, index, (origin, ""), "no queue of its address takes it")
-            waits = self._store.publish(address, run, Origin(origin)) or waits
+            if self.moved_out_of is None or not self._comes_to(
+                self.moved_out_of, DivertWay(address, run, Origin(origin), "")
+            ):
+                waits = self._store.publish(address, run, Origin(origin)) or waits
         return waits
+
+    def _comes_to(self, queue: Queue, way: DivertWay) -> bool:
+        """Whether a queue is one of those that get a message on its way, over diverts and by wildcards too."""
+        for each in self._store.diverts.find_ways(way):
+            if each.address is None:
+                continue
+            copied = [(address, "") for address in reached(each.address, each.origin)]
+            for address, only in ((each.address, each.only), *copied):
+                if queue in address.open_to(each.origin, only) and (
+                    queue.filter is None or queue.filter.matches(view_at(each.run, 0, address.name))
+                ):
+                    return True
+        return False
 
     def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:
         own = settings.dead_letter_queue_prefix + origin + settings.dead_letter_queue_suffix

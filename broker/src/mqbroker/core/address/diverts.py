@@ -163,14 +163,18 @@ class Diverts:
 
         `lets_in`: whether an address that diverts lead to lets it in.
         """
-        if address.name not in self.at:
-            return [(address, "")]
+        ways = self.find_ways(DivertWay(address, run, UNKNOWN, ""), lets_in)
+        return [(way.address, way.only) for way in ways if way.address is not None]
+
+    def find_ways(self, way: DivertWay, lets_in: LetsIn = lambda target, count: True) -> list[DivertWay]:
+        """As `find_places`, with the origin that it has there, and with ways to nowhere."""
+        if way.address is None or way.address.name not in self.at:
+            return [way]
         LOOK.has_touched = True
         around = self._begin()
-        ways = self._ways(DivertWay(address, run, UNKNOWN, ""), (), lets_in)
-        places = [(way.address, way.only) for way in ways if way.address is not None]
+        ways = list(self._ways(way, (), lets_in))
         self._end(around)
-        return places
+        return ways
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
