@@ -151,6 +151,7 @@ PARTS = (
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
     Part("simulation", (pytest("tests/sim"),), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, *CHANGED, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
+    Part("tests of changes", (pytest(*BY_TEST, *CHANGED, "-m", "not system", "tests", *NOT_SLOW),), is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE_S
+from tests.support.rotation import EACH_DAY, SHARED_BY_NAME
 
 ROOT = Path(__file__).resolve().parents[3]
 STORIES = """
@@ -25,7 +26,7 @@ def test_one(): pass
 @pytest.mark.one_day_in_three(2)
 def test_two(): pass
 """
-# What mqctl does to hosts that are folders needs no mark: a third of its slow tests by their names.
+# Slow tests need no mark: a third of them by their names.
 ROWS = """
 import pytest
 def test_quick(): pass
@@ -65,8 +66,8 @@ def test_each_day_has_its_own(tmp_path: Path, today: str, names: list[str]) -> N
 
 
 @pytest.mark.slow
-def test_of_slow_tests_of_mqctl_each_day_has_a_third_and_three_days_have_all(tmp_path: Path) -> None:
-    file = "tests/unit/mqctl/test_it.py"
+def test_of_slow_tests_each_day_has_a_third_and_three_days_have_all(tmp_path: Path) -> None:
+    file = "tests/unit/node/test_it.py"
     whole = taken(tmp_path, "", ROWS, file)
     assert len(whole) == 62
     days = [taken(tmp_path, today, ROWS, file) for today in ("20784", "20785", "20786")]
@@ -75,8 +76,32 @@ def test_of_slow_tests_of_mqctl_each_day_has_a_third_and_three_days_have_all(tmp
     assert counts == Counter(name for name in whole if name != "quick")
     assert all(len(names) > 10 for names in days)
     assert ["marked" in names for names in days] == [False, False, True]
-    elsewhere = taken(tmp_path, "20784", ROWS, "tests/unit/mqctl_too/test_it.py")
+    elsewhere = taken(tmp_path, "20784", ROWS, "tests/foreign/test_it.py")
     assert len(elsewhere) == 61
+
+
+@pytest.mark.slow
+def test_of_files_that_run_processes_each_day_has_a_third_and_what_has_a_mark_has_its_own(tmp_path: Path) -> None:
+    files = [f"tests/system/broker/test_file_{number}.py" for number in range(6)]
+    days = [[taken(tmp_path, today, STORIES, file) for file in files] for today in ("20784", "20785", "20786")]
+    for number, day in enumerate(days):
+        marked = ("zero", "one", "two")[number]
+        assert all(marked in names and len(names) == (2 if "each_day" in names else 1) for names in day)
+    assert [sum("each_day" in day[file] for day in days) for file in range(6)] == [1] * 6
+    assert all(0 < sum("each_day" in names for names in day) < 6 for day in days)
+    apart = taken(tmp_path, "20784", STORIES, "tests/system/mqctl/test_rack.py")
+    assert apart == taken(tmp_path, "20784", STORIES, "tests/system/rack/test_image.py") == ["each_day", "zero"]
+
+
+def test_what_is_run_each_day_is_there_and_has_its_reason() -> None:
+    """Else a file that is renamed would be in the third of a day unseen, or its tables go by two rotations at once."""
+    files = {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "tests/system").rglob("test_*.py")}
+    each_day = {name for name in files if EACH_DAY.fullmatch(name)}
+    tables = {name for name, text in files.items() if "share_of_today" in text or "share_of_floods" in text}
+    assert each_day >= tables
+    assert len(tables) == 5
+    on_hosts = {name for name in files if "rack" in name}
+    assert each_day == tables | on_hosts | {"tests/system/broker/test_native.py"}
 
 
 def test_each_day_has_stories_of_its_own() -> None:
@@ -94,12 +119,14 @@ def test_what_is_taken_on_one_day_of_three_goes_through_its_table_by_its_turns()
     """By days it would have the same third of the rows each time, and the others never."""
     seen = set[str]()
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        if "one_day_in_three" not in (text := file.read_text()) and "/unit/mqctl/" not in str(file):
+        text, is_shared = file.read_text(), str(file.relative_to(ROOT)).startswith(SHARED_BY_NAME)
+        if "one_day_in_three" not in text and not is_shared:
             continue
         for one in ast.parse(text).body:
             if not isinstance(one, ast.FunctionDef):
                 continue
-            is_rare = "one_day_in_three" in "".join(map(ast.unparse, one.decorator_list)) or "/unit/mqctl/" in str(file)
+            marks = "".join(map(ast.unparse, one.decorator_list))
+            is_rare = "one_day_in_three" in marks or (is_shared and "mark.slow" in marks)
             for call in (each for each in ast.walk(one) if is_rare and isinstance(each, ast.Call)):
                 if ast.unparse(call.func) in ("share_of_today", "of_today", "of_day"):
                     words = ast.unparse(call)

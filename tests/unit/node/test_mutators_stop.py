@@ -24,6 +24,7 @@ from tests.scenarios.cluster import play as play_cluster
 from tests.sim.days import DAY
 from tests.sim.histories import Simulation
 from tests.support.mutators import ROOMS, Function, files_of
+from tests.support.rotation import SHARES
 
 ROOT = Path(__file__).parents[2]
 CONVERSATIONS: list[tuple[Callable[[str], str], Path]] = [
@@ -102,9 +103,9 @@ def plays() -> list[tuple[Callable[[str], str], str]]:
     return texts + [(play_history, str(seed)) for seed in HISTORIES]
 
 
-def of_today(everything: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Every third of them, another one each day; all in `make soak`."""
-    return everything if os.environ.get("SOAK") else everything[DAY % 3 :: 3]
+def share_of_turn(everything: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Every third of them, the next one each day that has this test; all in `make soak`."""
+    return everything if os.environ.get("SOAK") else everything[DAY // SHARES % 3 :: 3]
 
 
 @pytest.mark.slow
@@ -129,7 +130,7 @@ def test_a_bug_behind_a_mutator_stops_the_node() -> None:
             assert any(key.startswith(room) for key in looked), room
         assert len(looked) >= LOOKED_MIN, f"{len(looked)} of {len(mutators())}"
         assert len(reached) >= REACHED_MIN, f"{len(reached)} of {len(mutators())}"
-        for key, number in of_today(list(reached.items())):
+        for key, number in share_of_turn(list(reached.items())):
             play, text = played[number]
             planted[key] = False
             with pytest.raises(Planted):
