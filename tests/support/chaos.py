@@ -195,6 +195,7 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
     command = COMMANDS[cell.step.command]
     stage.cells += 1
     stage.said.clear()
+    stage.bring_to(is_last_release=command.begins_at_last)
     command.before(stage)
     traffic = Traffic(stage.site, told(stage, cell))
     try:
@@ -202,6 +203,7 @@ def play(stage: Stage, cell: Cell) -> dict[str, Any]:
         assert code or not cell.fault.ends_command, "it was done before the fault came: " + "".join(stage.said)
         _until_done(stage, command, code)
         command.is_followed_by(stage)
+        stage.is_of_last_release = command.ends_at_last
         stage.converged()
         command.has_done(stage)
         verdict = traffic.verdict()
@@ -281,7 +283,7 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
     gives hosts back where that is all that is left."""
     words = command.words_at(stage)
     for _ in range(TRIES_MAX):
-        if code == 0 or _has_left(stage, command):
+        if code == 0 or _is_over(stage, command):
             return
         wait_until(lambda: all(_answers(stage, host) for host in HOSTS), "each host answers")
         if _is_only_held(stage):
@@ -297,21 +299,29 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
         code = done.returncode
         stage.said += done.stdout.splitlines(keepends=True)
         stage.note(again, code, began_s)
-    assert code == 0 or _has_left(stage, command), f"exit code {code} after {TRIES_MAX} tries:\n" + "".join(
+    assert code == 0 or _is_over(stage, command), f"exit code {code} after {TRIES_MAX} tries:\n" + "".join(
         stage.said[-80:]
     )
 
 
 def _is_only_held(stage: Stage) -> bool:
     """The last command has done all that it was to do, and says how hosts are given back that it could not reach."""
+    return _has_said(stage, "all of it is done, so mqctl operation release gives it back")
+
+
+def _is_over(stage: Stage, command: Command) -> bool:
+    """It has done all of it, though it failed: a leaver is gone also where it said so with exit code 3, because a node
+    that stays was not well at that moment."""
+    if command.over:
+        return _has_said(stage, command.over)
+    return bool(command.leaver) and command.leaver not in (stage.site.folder / "inventory.yml").read_text()
+
+
+def _has_said(stage: Stage, text: str) -> bool:
+    """The last command, in a line."""
     ends = [number for number, line in enumerate(stage.said) if line.startswith(ENDED)]
     own = stage.said[ends[-2] + 1 if len(ends) > 1 else 0 :]
-    return any("all of it is done, so mqctl operation release gives it back" in line for line in own)
-
-
-def _has_left(stage: Stage, command: Command) -> bool:
-    """Also where it said so with exit code 3, because a node that stays was not well at that moment."""
-    return bool(command.leaver) and command.leaver not in (stage.site.folder / "inventory.yml").read_text()
+    return any(text in line for line in own)
 
 
 def _answers(stage: Stage, host: str) -> bool:

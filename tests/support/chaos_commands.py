@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.support.chaos_hosts import DATA, UNIT, Stage
+from tests.support.chaos_hosts import DATA, HOSTS, UNIT, Stage
+from tests.support.last_release import bundle
 from tests.support.rack_traffic import inside, uris
 
 LEAVER, HEIR = "mq3", "mq1"
@@ -29,7 +31,9 @@ class Command:
     `words`: may name what is known of the stage by then. `before`, and `has_done`: what it has to have done beside what
     all have; `after`: how all becomes as before. `is_followed_by`: what a person does when it is done. `leaver`: the
     host whose clients go elsewhere for good. It is not named in the inventory any more once that is over, so the
-    command cannot be said again. `is_away`: no broker runs at the leaver, which comes back.
+    command cannot be said again. `is_away`: no broker runs at the leaver, which comes back. `begins_at_last`,
+    `ends_at_last`: all hosts have the last release, and not this one. `over`: where it says this it fails, as it had
+    done all before.
     """
 
     words: tuple[str, ...]
@@ -39,6 +43,9 @@ class Command:
     is_followed_by: Callable[[Stage], None] = _nothing_more
     leaver: str = ""
     is_away: bool = False
+    begins_at_last: bool = False
+    ends_at_last: bool = False
+    over: str = ""
 
     def words_at(self, stage: Stage) -> list[str]:
         """As they are said there."""
@@ -73,6 +80,27 @@ def _add_again(stage: Stage) -> None:
     (stage.site.folder / "inventory.yml").write_text(stage.inventory)
     stage.site.run("rollout", "--yes")
     stage.well()
+
+
+def _upgrade_some(stage: Stage) -> None:
+    """And not the last host: what is taken back is an upgrade that ended in its middle."""
+    stage.site.run("upgrade", "--yes", "--limit", ",".join(HOSTS[:2]))
+
+
+def _all_run_this(stage: Stage) -> None:
+    (folder,) = (stage.site.folder / "dist").glob("bundle-*")
+    _all_run(stage, folder)
+
+
+def _all_run_the_last(stage: Stage) -> None:
+    _all_run(stage, bundle())
+
+
+def _all_run(stage: Stage, folder: Path) -> None:
+    """The release of this bundle runs everywhere, and would run after a boot."""
+    release = json.loads((folder / "manifest.json").read_text())["release"]
+    rows = stage.site.rows("upgrade", "status")
+    assert [(row["release"], row["running"]) for row in rows] == [(release, release)] * len(HOSTS), rows
 
 
 def _lose_data(stage: Stage) -> None:
@@ -111,6 +139,11 @@ COMMANDS: Mapping[str, Command] = {
         ("scale-down", LEAVER, "--to", HEIR, "--yes", "--write"), _nothing_more, _receipt_balances, _add_again,
         leaver=LEAVER,
     ),
+    "upgrade": Command(("upgrade", "--yes"), _nothing_more, _all_run_this, _nothing_more, begins_at_last=True),
+    "rollback": Command(
+        ("rollback", "--yes"), _upgrade_some, _all_run_the_last, _nothing_more, begins_at_last=True, ends_at_last=True,
+        over="so there is nothing to take back",
+    ),
     "restore": Command(
         ("backup", "restore", "backups", "{stage.backup}", "--host", LEAVER, "--yes", "--keep-node-id"),
         _lose_data, _has_its_messages, _drop_ballast, _start, leaver=LEAVER, is_away=True,
@@ -127,6 +160,10 @@ STEPS = (
     Step("scale-down", "moving at the heir", f"{LEAVER} -> {HEIR}: moving", HEIR),
     Step("scale-down", "moved", "wrote receipts/", LEAVER),
     Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER, has_broker=False),
+    Step("upgrade", "links the canary", "mq1: changed: release: Link the current release", "mq1"),
+    Step("upgrade", "restarts the second", "mq2: changed: broker: Let systemd do it", "mq2"),
+    Step("rollback", "links the canary", "mq1: changed: release: Link the current release", "mq1"),
+    Step("rollback", "restarts the second", "mq2: changed: broker: Let systemd do it", "mq2"),
     Step("restore", "copies", f"given to {LEAVER}: ", LEAVER, has_broker=False),
     Step("restore", "counts", f"{LEAVER}: all of it is there", LEAVER, has_broker=False),
 )

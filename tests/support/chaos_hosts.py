@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.support.last_release import bundle
 from tests.support.rack_site import Rack, Site
 
 HOSTS = ("mq1", "mq2", "mq3")
@@ -39,6 +40,7 @@ WantedBy=multi-user.target
 END
 systemctl enable -q data.service; systemctl start data.service
 """
+TOLD_OF_OTHERS = " client_connector_ref: clients,"
 
 
 @dataclass
@@ -51,6 +53,8 @@ class Stage:
     options: str
     credit: int = 100
     cells: int = 0
+    is_of_last_release: bool = False
+    has_options_of_then: bool = False
     backup: str = ""  # the last one that was made
     said: list[str] = field(default_factory=list)  # by all commands of the cell that is played
 
@@ -63,11 +67,32 @@ class Stage:
     def change(self) -> None:
         """Another option, for which every broker has to be restarted."""
         self.credit += 1
+        self.has_options_of_then = False
         self.site.set_options(f"{self.options}mq_broker_options: {{limits: {{link_credit: {self.credit}}}}}\n")
 
     def note(self, words: Sequence[str], code: int, began_s: float) -> None:
         """How a command ended, below what it said."""
         self.said.append(f"{ENDED}{' '.join(words)}: exit code {code} after {time.monotonic() - began_s:.0f} s\n")
+
+    def bring_to(self, *, is_last_release: bool) -> None:
+        """To this release with its options, or to the last one, unless it is there.
+
+        Brokers of the last one do not tell clients of other nodes: they did not answer all that they took in at a stop,
+        and who goes on elsewhere sends that again.
+        """
+        assert TOLD_OF_OTHERS in self.options
+        if is_last_release and not self.is_of_last_release:
+            self.has_options_of_then = True
+            self.site.set_options(self.options.replace(TOLD_OF_OTHERS, ""))
+            self._roll_out("--bundle", str(bundle()))
+        elif not is_last_release and self.has_options_of_then:
+            self.change()
+            self._roll_out()
+        self.is_of_last_release = is_last_release
+
+    def _roll_out(self, *words: str) -> None:
+        self.site.run("rollout", "--yes", *words)
+        self.well()
 
     def well(self) -> None:
         """All brokers run, and a canary has crossed each link."""
@@ -76,5 +101,6 @@ class Stage:
     def converged(self) -> None:
         """Nothing is left to do, nobody holds a host, and all are linked and well."""
         self.well()
-        assert self.site.rows("plan") == []
+        of_last = ("--bundle", str(bundle())) if self.is_of_last_release else ()
+        assert self.site.rows("plan", *of_last) == []
         assert {row["state"] for row in self.site.rows("operation", "show")} == {"free"}
