@@ -29,7 +29,7 @@ class ShellConnector(Protocol):
     """Opens shells on hosts, and keeps them open for later commands."""
 
     def shell(self, access: Access) -> Shell:
-        """A shell on a host; the same one when asked again."""
+        """A shell on a host; the same one when asked again, as long as its connection stands."""
         ...
 
     def close(self) -> None:

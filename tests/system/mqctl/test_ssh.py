@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import SshServer, free_port, keygen
 
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -299,6 +299,24 @@ def test_twenty_hosts_of_which_some_are_silent_or_gone(server: SshServer, connec
     assert set(failed) == {"mq7", "mq13"}
     assert "connection refused" in failed["mq7"].what
     assert all(isinstance(one, Unreachable) for one in failed.values())
+
+
+def test_a_host_that_was_away_is_logged_in_to_again(server: SshServer, connector: SshConnector) -> None:
+    """A drain is followed for hours, and its host may be booted meanwhile."""
+    before = reach(connector, server.variables())
+    server.hang_up()
+    wait_until(lambda: "the connection is gone" in _why_not(before), "it is known that the connection broke")
+    assert run(reach(connector, server.variables()), ["echo", "again"]).out == b"again\n"
+    assert reach(connector, server.variables()) is connector.shell(access_of("mq1", server.variables(), {}))
+    assert server.logins == 2
+
+
+def _why_not(shell: Shell) -> str:
+    try:
+        run(shell, ["true"])
+    except Unreachable as fault:
+        return fault.what
+    return ""
 
 
 @pytest.mark.one_day_in_three(2)

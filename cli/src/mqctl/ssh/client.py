@@ -309,6 +309,11 @@ class SshShell:
             stream.sendall(prefix)
         return stream
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its connection still stands."""
+        return self._connection.is_alive
+
     def close(self) -> None:
         """Close the connection to the host."""
         self._connection.close()

@@ -1,6 +1,7 @@
 """Connections by host.
 
 Invariant: a jump host is connected to once, however many hosts lie behind it (its sshd refuses many logins at a time).
+A connection that broke is no way to its host any more: who asks for it again has another one, if the host is there.
 """
 
 from __future__ import annotations
@@ -45,17 +46,21 @@ class SshConnector:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
         self._lock = threading.Lock()
         self._locks: dict[tuple[str, ...], threading.Lock] = {}
-        self._shells: dict[str, Shell] = {}
+        self._shells: dict[str, SshShell | LocalShell] = {}
         self._jumps: dict[tuple[str, ...], SshConnection] = {}
 
     def shell(self, access: Access) -> Shell:
         """The shell of a host, opened where there is none yet (world.py:ShellConnector)."""
         with self._lock_of(("host", access.name)):
-            if access.name not in self._shells:
-                self._shells[access.name] = self._open(access)
-            return self._shells[access.name]
+            kept = self._shells.get(access.name)
+            if kept is not None and not kept.is_alive:
+                kept.close()  # a ProxyCommand may still run
+                kept = None
+            if kept is None:
+                kept = self._shells[access.name] = self._open(access)
+            return kept
 
-    def _open(self, access: Access) -> Shell:
+    def _open(self, access: Access) -> SshShell | LocalShell:
         if access.is_local:
             return LocalShell(access.name, access.become)
         hop = effective_settings(access, access.arguments)
