@@ -79,7 +79,7 @@ class DrainFollower:
                     if now_s - moving_s > STANDSTILL_S_MAX:
                         raise self._stuck(wanted, found)
                     if now_s - heard_s > SILENCE_S_MAX:
-                        raise CommandError("; ".join(faults), "mqctl status")
+                        raise CommandError("; ".join(faults), f"mqctl status; once it answers: {self.again}")
                     if now_s - start_s > timeout_s:
                         raise self._late(wanted, found, timeout_s)
                     self.world.sleep_s(LOOK_S)
