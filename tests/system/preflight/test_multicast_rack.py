@@ -21,8 +21,6 @@ pytestmark = pytest.mark.system
 
 HOSTS = ["mq1", "mq2", "mq3"]
 MANY = 20
-MATRIX_S_MAX = 10.0
-ROUNDS = 3
 GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
 OPTIONS = (
     "mq_connectors:\n  - {name: cluster, port: 5673}\n"
@@ -138,16 +136,12 @@ def many(tmp_path: Path) -> Iterator[Site]:
         yield one
 
 
-def test_who_hears_whom_of_twenty_hosts_is_drawn_within_ten_seconds(many: Site) -> None:
+def test_who_hears_whom_of_twenty_hosts_is_drawn(many: Site) -> None:
     numbers = range(1, MANY + 1)
-    times = []
-    for _ in range(ROUNDS):
-        start_s = time.monotonic()
-        drawn = many.run("preflight", "--multicast").stdout.translate({ord("✓"): "+", ord("·"): "."})
-        times.append(time.monotonic() - start_s)
-        rows = [line.split() for line in drawn.splitlines() if re.match(" *[0-9]+  mq", line)]
-        assert [row[1:] for row in rows] == [
-            [f"mq{sender}", *("." if one == sender else "+" for one in numbers)] for sender in numbers
-        ]
-    print(f"{MANY} hosts: who hears whom in {min(times):.1f} s")
-    assert min(times) <= MATRIX_S_MAX, times
+    start_s = time.monotonic()
+    drawn = many.run("preflight", "--multicast").stdout.translate({ord("✓"): "+", ord("·"): "."})
+    print(f"{MANY} hosts: who hears whom in {time.monotonic() - start_s:.1f} s")
+    rows = [line.split() for line in drawn.splitlines() if re.match(" *[0-9]+  mq", line)]
+    assert [row[1:] for row in rows] == [
+        [f"mq{sender}", *("." if one == sender else "+" for one in numbers)] for sender in numbers
+    ]

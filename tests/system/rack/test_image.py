@@ -6,11 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.patience import wait_until
 
 from .conftest import ENTRY, Rack
 
@@ -65,10 +66,7 @@ def test_a_killed_build_ends_with_all_it_started_and_destroy_clears_its_folder(
         building.kill()
         building.wait()
     connection.close()
-    deadline = time.monotonic() + 10
-    while processes_with(str(partial)):
-        assert time.monotonic() < deadline, processes_with(str(partial))
-        time.sleep(0.05)
+    wait_until(lambda: not processes_with(str(partial)), f"processes with {partial} end")
     Rack(f"{unique}-i")("destroy")
     assert not partial.exists()
 

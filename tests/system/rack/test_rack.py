@@ -21,13 +21,13 @@ from .conftest import ENTRY, Rack
 
 pytestmark = pytest.mark.system
 
-MULTICAST_RECEIVER = """
+MULTICAST_RECEIVER = f"""
 import socket, struct
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 receiver.bind(("239.1.2.3", 9876))
 member = socket.inet_aton("239.1.2.3") + socket.inet_aton("198.51.100.12")
 receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
-receiver.settimeout(10)
+receiver.settimeout({PATIENCE_S})
 print("listening", flush=True)
 print(*receiver.recvfrom(100))
 """
@@ -91,12 +91,9 @@ def test_both_networks_carry_frames(rack: Rack) -> None:
 
 
 def test_deploy_logs_in_by_ssh_and_may_become_root_without_waiting(rack: Rack) -> None:
-    times_s = []
-    for _ in range(3):  # whoever waits for a server of names does so each time; the machine has other things to do
-        started_s = time.monotonic()
-        assert rack("ssh", "mq1", "sudo", "id", "-un").stdout.strip() == "root"
-        times_s.append(time.monotonic() - started_s)
-    assert min(times_s) < 10
+    assert rack("ssh", "mq1", "sudo", "id", "-un").stdout.strip() == "root"
+    # sshd and sudo look names up, and for a server of names that says nothing they would wait ten seconds each time.
+    assert rack.inside("mq1", "cat", "/etc/resolv.conf") == ""
 
 
 def test_ansible_reaches_every_host_by_the_printed_inventory(rack: Rack, tmp_path: Path) -> None:
@@ -175,7 +172,7 @@ def test_a_command_that_is_stopped_for_a_moment_does_not_outlive_its_end(rack: R
             time.sleep(0.3)
             rack.inside("mq1", "kill", "-TERM", pid)
             rack.inside("mq1", "kill", "-CONT", pid)
-            assert command.wait(timeout=30) == 128 + signal.SIGTERM
+            assert command.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM
         finally:
             command.kill()
 

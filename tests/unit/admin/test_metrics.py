@@ -19,7 +19,7 @@ from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected
 
 from tests.support import frames
-from tests.support.processor import processor_time
+from tests.support.processor import processor_time, yardstick_s
 from tests.support.stage import Stage, options_with
 
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
@@ -241,7 +241,7 @@ def test_sums_over_50_000_queues_are_small_and_quick(capsys: pytest.CaptureFixtu
     assert b'mqbroker_queues{broker="default"} 50000.0\n' in text
     assert len(text) <= 1 << 20
     assert len(text) < 20_000, "sums do not grow with queues"
-    assert took_s <= 1.0
+    assert took_s <= 30 * yardstick_s()
 
 
 @pytest.mark.slow

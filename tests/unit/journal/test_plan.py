@@ -9,7 +9,7 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import Settle, decode, encode_attributes
 from mqbroker.journal.recovered import Recovered
 
-from tests.support.processor import processor_time
+from tests.support.processor import processor_time, yardstick_s
 
 from .disk_image import DiskImage, options, take
 
@@ -276,8 +276,8 @@ def test_what_a_call_costs() -> None:
             journal.settle(1, number, 1)
             if number % 1000 == 999:
                 journal.take(sync=False)
-        per_call_us = seconds() / (n / 2) * 1e6
-    assert per_call_us < 20
+        took_s = seconds()
+    assert took_s < 30 * yardstick_s()
     assert n < plan.COMPACT_IDS_MAX * 1000
 
 

@@ -14,7 +14,7 @@ from mqbroker.wire import performatives as p
 from mqbroker.wire import sections as s
 from mqbroker.wire.types import Described, Symbol, UInt, ULong, decode_value, encode_value
 
-from tests.support.processor import processor_time
+from tests.support.processor import processor_time, yardstick_s
 
 FRAMING = "amqp:connection:framing-error"
 DECODE = "amqp:decode-error"
@@ -22,7 +22,7 @@ DECODE = "amqp:decode-error"
 
 @contextmanager
 def refused(condition: str, scope: Scope = Scope.CONNECTION) -> Iterator[None]:
-    """A fault of `condition`, found in less than 250 ms and 256 KiB: a limit that holds only in the end is none."""
+    """A fault of `condition`, found in little time and 256 KiB: a limit that holds only in the end is none."""
     tracemalloc.start()
     with processor_time() as seconds:
         with pytest.raises(PeerFault) as caught:
@@ -30,7 +30,7 @@ def refused(condition: str, scope: Scope = Scope.CONNECTION) -> Iterator[None]:
         took_s, peak = seconds(), tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (caught.value.condition, caught.value.scope) == (condition, scope)
-    assert took_s < 0.25
+    assert took_s < 8 * yardstick_s()
     assert peak < 256 * 1024
 
 
@@ -203,7 +203,7 @@ def test_maps_cannot_be_made_slow_by_keys_that_collide() -> None:
     raw = b"\xd1" + (len(body) + 4).to_bytes(4) + (2 * len(keys)).to_bytes(4) + body
     with processor_time() as seconds:
         assert len(decode_value(raw, 0, len(raw))[0]) == len(keys)
-        assert seconds() < 0.25
+        assert seconds() < 8 * yardstick_s()
 
 
 def test_faults_do_not_repeat_much_of_what_was_sent() -> None:
