@@ -28,9 +28,9 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`address-show`: one address with its queues in full."""
-    found = _address_named(broker, request)
-    queues = sorted(found.queues, key=lambda queue: queue.kind.name)
-    broker.reply(request.id, _described(found) | {"queues": [attributes_of(queue) for queue in queues]})
+    address = _address_named(broker, request)
+    queues = sorted(address.queues, key=lambda queue: queue.kind.name)
+    broker.reply(request.id, _described(address) | {"queues": [attributes_of(queue) for queue in queues]})
 
 
 def show_settings(broker: Broker, request: AdminRequest) -> None:
@@ -73,10 +73,10 @@ def _described(address: Address) -> dict[str, Any]:
 
 def _address_named(broker: Broker, request: AdminRequest) -> Address:
     name: str = request.arguments["name"]
-    found = broker.store.addresses.get(name)
-    if found is None:
+    address = broker.store.addresses.get(name)
+    if address is None:
         raise Refused("amqp:not-found", f"{request.operation}: there is no address {name!r}")
-    return found
+    return address
 
 
 # -- create and pause -------------------------------------------------------------------------------------------------

@@ -98,10 +98,10 @@ def is_text(value: Any) -> bool:
 def queue_named(broker: Broker, request: AdminRequest, name: str = "name") -> Queue:
     """The queue that an argument names, which must exist. Raises Refused."""
     wanted: str = request.arguments[name]
-    found = broker.store.queues.get(wanted)
-    if found is None:
+    queue = broker.store.queues.get(wanted)
+    if queue is None:
         raise Refused("amqp:not-found", f"{request.operation}: there is no queue {wanted!r}")
-    return found
+    return queue
 
 
 def is_owed(queue: Queue) -> bool:

@@ -129,9 +129,9 @@ class Looking(ABC):
     def _came_in(self, end: int) -> None:
         """What was read for somebody else since is in memory."""
         look, queue = self._look, self._look.queue
-        found = [(segment, READY) for segment in queue.backlog.of_ids(look.at, end)]
-        found += [(segment, SCHEDULED) for _, _, segment in queue.scheduled]
-        for segment, state in sorted(found, key=_first_id):
+        segments = [(segment, READY) for segment in queue.backlog.of_ids(look.at, end)]
+        segments += [(segment, SCHEDULED) for _, _, segment in queue.scheduled]
+        for segment, state in sorted(segments, key=_first_id):
             low = max(look.at, segment.first_id)
             for message_id in range(low, min(segment.first_id + segment.n, end)):
                 if self._see(segment, message_id - segment.run.first_id, state):
@@ -154,8 +154,8 @@ class Looking(ABC):
         self._broker.reply_error(self._request.id, condition, f"{self._request.operation}: {why}")
 
 
-def _first_id(found: tuple[Segment, str]) -> int:
-    return found[0].first_id
+def _first_id(segment_and_state: tuple[Segment, str]) -> int:
+    return segment_and_state[0].first_id
 
 
 class Browse(Looking):
@@ -216,9 +216,9 @@ def show(broker: Broker, request: AdminRequest) -> None:
     """`message-show`: one message wherever in its queue it is, by its id in the queue."""
     queue = queue_named(broker, request, "queue")
     wanted: int = request.arguments["id"]
-    found = _found(broker, queue, wanted)
-    if found is not None:
-        broker.reply(request.id, _with_state(shown(found[0], wanted - found[0].run.first_id), found[1]))
+    held = _found(broker, queue, wanted)
+    if held is not None:
+        broker.reply(request.id, _with_state(shown(held[0], wanted - held[0].run.first_id), held[1]))
     elif queue.pages is not None:
         broker.jobs.add(Show(broker, request, PageLook(broker.store, queue, (wanted, wanted + 1))))
     else:
@@ -239,10 +239,10 @@ class Show(Looking):
         if not self._look.is_done:
             return False
         queue, wanted = self._look.queue, self._look.before_id - 1
-        found = self._seen or _found(self._broker, queue, wanted)  # it may be with a consumer by now
-        if found is not None:
-            shown_ = shown(found[0], wanted - found[0].run.first_id)
-            self._broker.reply(self._request.id, _with_state(shown_, found[1]))
+        held = self._seen or _found(self._broker, queue, wanted)  # it may be with a consumer by now
+        if held is not None:
+            shown_ = shown(held[0], wanted - held[0].run.first_id)
+            self._broker.reply(self._request.id, _with_state(shown_, held[1]))
         else:
             self._fail("amqp:not-found", f"queue {queue.kind.name!r} has no message {wanted}")
         return True

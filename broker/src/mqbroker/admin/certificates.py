@@ -27,8 +27,8 @@ _SIZE_BYTES_MAX = 4
 
 def lives_in(pem: bytes) -> list[tuple[int, int]]:
     """Begin and end of all certificates in a file, in their order and in seconds since 1970."""
-    found = (_life_of(match.group(1)) for match in _PEM.finditer(pem))
-    return [life for life in found if life is not None]
+    lives = (_life_of(match.group(1)) for match in _PEM.finditer(pem))
+    return [life for life in lives if life is not None]
 
 
 def _life_of(text: bytes) -> tuple[int, int] | None:

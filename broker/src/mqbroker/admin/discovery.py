@@ -24,16 +24,16 @@ def show(broker: Broker, request: AdminRequest) -> None:
     What a node hears of itself and of `mqctl preflight`, and by gossip what it knows already, is among
     `dropped_by_reason`, and not in `dropped`, which should stay 0. What DNS names has no node, node id and boot id.
     """
-    found = broker.discovery
+    discovery = broker.discovery
     broker.reply(
         request.id,
         {
             "groups": [
-                *(_broadcast(each) for each in found.broadcasters.values()),
-                *(_listening(each) for each in found.groups.values()),
+                *(_broadcast(each) for each in discovery.broadcasters.values()),
+                *(_listening(each) for each in discovery.groups.values()),
             ],
-            "nodes": [row for each in found.groups.values() for row in _nodes(each, broker.at.monotonic_ns)],
-            "conflicts": found.conflicts,
+            "nodes": [row for each in discovery.groups.values() for row in _nodes(each, broker.at.monotonic_ns)],
+            "conflicts": discovery.conflicts,
         },
     )
 

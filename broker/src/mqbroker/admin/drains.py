@@ -69,17 +69,17 @@ def cancel(broker: Broker, request: AdminRequest) -> None:
 def linked(broker: Broker, request: AdminRequest) -> tuple[ClusterConnection, str]:
     """The node that is meant, by its id or its name, and a cluster connection with a link to it. Raises Refused."""
     wanted: str = request.arguments["node"]
-    found = [
+    named = [
         (connection, member.node_id)
         for connection in broker.cluster.connections.values()
         for member in connection.topology.others
         if wanted in (member.node_id, member.name)
     ]
-    if not found:
+    if not named:
         raise Refused("amqp:not-found", f"{request.operation}: no other node of the cluster is known as {wanted!r}")
-    if len({node_id for _, node_id in found}) > 1:
+    if len({node_id for _, node_id in named}) > 1:
         raise Refused(REFUSED, f"{request.operation}: several nodes are called {wanted!r}; say the id of one")
-    for connection, node_id in found:
+    for connection, node_id in named:
         bridge = connection.bridges.get(node_id)
         if bridge is not None and bridge.state is BridgeState.UP:
             return connection, node_id

@@ -21,14 +21,14 @@ def show(broker: Broker, request: AdminRequest) -> None:
     level, name, limit = said["level"], said["name"], said["limit"]
     is_following, after = said["after"] is not None, said["after"] or 0
     happenings = broker.event_ring
-    found = [
+    wanted = [
         each
         for each in happenings.after(after)
         if each.notice.level <= LEVELS[level] and _is_named(each.notice.event, name)
     ]
-    is_cut = len(found) > limit
+    is_cut = len(wanted) > limit
     if is_cut:
-        found = found[:limit] if is_following else found[-limit:]
+        wanted = wanted[:limit] if is_following else wanted[-limit:]
     rows = [
         {
             "position": position,
@@ -37,9 +37,9 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "event": notice.event,
             "fields": notice.fields,
         }
-        for position, time_ms, notice in found
+        for position, time_ms, notice in wanted
     ]
-    position = found[-1].position if is_cut and is_following else happenings.position
+    position = wanted[-1].position if is_cut and is_following else happenings.position
     is_missed = is_following and after + 1 < happenings.first <= happenings.position
     broker.reply(request.id, {"events": rows, "position": position, "missed": is_missed})
 

@@ -272,13 +272,15 @@ def _of_broker(broker: Broker) -> dict[str, float]:
 
 
 def _of_discovery(broker: Broker) -> dict[str, float]:
-    found = broker.discovery
+    discovery = broker.discovery
     return {
-        "mqbroker_discovery_nodes": found.entries_count,
-        "mqbroker_node_id_conflicts": len(found.conflicts),
-        "mqbroker_discovery_broadcasts_total": sum(each.sent_total for each in found.broadcasters.values()),
-        "mqbroker_discovery_broadcasts_failed_total": sum(each.failed_total for each in found.broadcasters.values()),
-        "mqbroker_discovery_datagrams_heard_total": sum(each.heard_total for each in found.groups.values()),
+        "mqbroker_discovery_nodes": discovery.entries_count,
+        "mqbroker_node_id_conflicts": len(discovery.conflicts),
+        "mqbroker_discovery_broadcasts_total": sum(each.sent_total for each in discovery.broadcasters.values()),
+        "mqbroker_discovery_broadcasts_failed_total": sum(
+            each.failed_total for each in discovery.broadcasters.values()
+        ),
+        "mqbroker_discovery_datagrams_heard_total": sum(each.heard_total for each in discovery.groups.values()),
     }
 
 

@@ -46,9 +46,9 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     connection, node_id = drains.linked(broker, request)
     if record.is_ending:
         raise Refused(REFUSED, f"{request.operation}: the one to node {record.target} is being called off")
-    found = list(hindrances(broker, connection, node_id))
+    hindering = list(hindrances(broker, connection, node_id))
     if request.arguments["dry_run"]:
-        broker.reply(request.id, _plan(broker, connection, node_id, found))
+        broker.reply(request.id, _plan(broker, connection, node_id, hindering))
         return
     if record.is_on and (record.connection, record.target) != (connection.options.name, node_id):
         if why := drains.why_it_takes_nothing(connection, node_id):
@@ -56,8 +56,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         broker.scaling_down.go_on_to(connection.options.name, node_id)
         broker.store.decisions.wait(show_to, broker, request.id)
         return
-    if found and not record.is_on and not request.arguments["force"]:
-        raise Refused(REFUSED, f"{request.operation}: {_named(found)}; with force these stay here")
+    if hindering and not record.is_on and not request.arguments["force"]:
+        raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force these stay here")
     if not record.is_on:
         broker.scaling_down.begin(connection.options.name, node_id, is_forced=request.arguments["force"])
         broker.store.decisions.wait(show_to, broker, request.id)
@@ -122,22 +122,22 @@ def _hindrance(kind: str, name: str, why: str) -> Hindrance:
     return {"kind": kind, "name": name, "why": why}
 
 
-def _named(found: list[Hindrance]) -> str:
-    said = [f"{each['kind']} {each['name']!r} {each['why']}" for each in found[:NAMED_MAX]]
-    more = len(found) - len(said)
+def _named(hindering: list[Hindrance]) -> str:
+    said = [f"{each['kind']} {each['name']!r} {each['why']}" for each in hindering[:NAMED_MAX]]
+    more = len(hindering) - len(said)
     return "; ".join(said) + (f"; and {more} more" if more else "")
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-def _plan(broker: Broker, connection: ClusterConnection, node_id: str, found: list[Hindrance]) -> dict[str, Any]:
+def _plan(broker: Broker, connection: ClusterConnection, node_id: str, hindering: list[Hindrance]) -> dict[str, Any]:
     """What would happen."""
     member = connection.topology.get(node_id)
     going = [queue for queue in moving_queues(broker) if not hindrance_of(queue.kind)]
     rows = [drains.row_of(broker, queue) | _where(queue) | _held(broker, queue) for queue in going]
     return _shown(broker) | {
-        "node_id": node_id, "node": None if member is None else member.name, "hindrances": found, "queues": rows,
+        "node_id": node_id, "node": None if member is None else member.name, "hindrances": hindering, "queues": rows,
         "left": sum(queue.message_count for queue in broker.store.queues.values()),
     }  # fmt: skip
 
@@ -169,17 +169,17 @@ def _shown(broker: Broker) -> dict[str, Any]:
     if not record.is_on:
         return _shown_where_nothing_moves(broker, clients)
     member, queues = scaling.member, scaling.queues()
-    found = list(hindrances(broker, broker.cluster.connections.get(record.connection), record.target))
+    hindering = list(hindrances(broker, broker.cluster.connections.get(record.connection), record.target))
     left = sum(queue.message_count for queue in broker.store.queues.values())
     moved = sum(tally.went_count for tally in record.tallies.values())
     elapsed_ns = max(broker.at.wall_ms - record.since_ms, 1) * (NS_PER_S // 1000)
     return {
-        "state": state_of(broker, is_hindered=bool(found)), "node_id": record.target,
+        "state": state_of(broker, is_hindered=bool(hindering)), "node_id": record.target,
         "node": None if member is None else member.name,
         "since": _time_of(record.since_ms),
         "left": left, "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1),
         "stands_s": scaling.stands_ns // NS_PER_S,
-        "connections": clients, "staying": _staying(broker), "hindrances": found,
+        "connections": clients, "staying": _staying(broker), "hindrances": hindering,
         "queues": [drains.row_of(broker, queue) | _where(queue) for queue in sorted(queues, key=_name)],
         "receipt": _receipt(broker),
     }  # fmt: skip
@@ -199,8 +199,8 @@ def _shown_where_nothing_moves(broker: Broker, clients: int) -> dict[str, Any]:
 
 def _staying(broker: Broker) -> list[dict[str, Any]]:
     """Clients that are waited for, the first of them."""
-    found = islice(broker.departing.staying(), NAMED_MAX)
-    return [{"conn": peer.conn, "peer": peer.far, "why": why, "for_s": for_s} for peer, why, for_s in found]
+    clients = islice(broker.departing.staying(), NAMED_MAX)
+    return [{"conn": peer.conn, "peer": peer.far, "why": why, "for_s": for_s} for peer, why, for_s in clients]
 
 
 def _time_of(wall_ms: int) -> str:

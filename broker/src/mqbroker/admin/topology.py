@@ -43,8 +43,8 @@ def forget(broker: Broker, request: AdminRequest) -> None:
     node_id, action = request.arguments["node_id"], request.arguments["action"]
     if node_id == broker.node_id:
         raise Refused("amqp:precondition-failed", "a node does not forget itself")
-    found = [each.forget(node_id, action) for each in broker.cluster.connections.values()]
-    counts = [count for count in found if count is not None]
+    counts_or_none = [each.forget(node_id, action) for each in broker.cluster.connections.values()]
+    counts = [count for count in counts_or_none if count is not None]
     if not counts:
         raise Refused("amqp:not-found", f"{request.operation}: nothing is known of a node {node_id!r} here")
     broker.reply(request.id, {"node_id": node_id, "action": action, "messages": sum(counts)})

@@ -47,11 +47,11 @@ class IncomingTransfers(OutgoingTransfers):
         parsed = parse_run(buffer, offset, limit, self._run_max, size_max) if self.state is MAPPED else None
         # A run has empty messages only where its first is one.
         if parsed is not None and parsed.run.size_bytes(0, 1) > parsed.run.head_size:
-            found = self.by_peer_handle.get(parsed.handle)
-            if isinstance(found, ReceiverLink) and found.partial is None and found.state is ATTACHED:
-                link = found
-            elif found is not None and found.state is not ATTACHED:
-                return self._pass_over(found, parsed)
+            known = self.by_peer_handle.get(parsed.handle)
+            if isinstance(known, ReceiverLink) and known.partial is None and known.state is ATTACHED:
+                link = known
+            elif known is not None and known.state is not ATTACHED:
+                return self._pass_over(known, parsed)
         if parsed is None or link is None:
             return self._one(buffer, frame)
         run = parsed.run

@@ -45,11 +45,11 @@ class Reloading:
         """
         node = self._running.node
         self._files = digests_of([node.users_file, *self._secrets()])
-        found = dict(users_file.read(Path(node.users_file)))
-        self._has_users = bool(found)
+        users = dict(users_file.read(Path(node.users_file)))
+        self._has_users = bool(users)
         certificates = {file for one in self._running.listeners for file in tls.files_of(one)}
         self._record.begin(self._text, {**digests_of(sorted(certificates)), **self._files})
-        return found
+        return users
 
     def keep(self, certificates: Mapping[str, str]) -> None:
         """Record what is in force. `certificates`: digests of the files that listeners have taken."""
@@ -60,10 +60,10 @@ class Reloading:
 
     def _users(self) -> dict[str, UserVerifier]:
         file = Path(self._running.node.users_file)
-        found = dict(users_file.read(file))
-        if self._has_users and not found and not file.exists():
+        users = dict(users_file.read(file))
+        if self._has_users and not users and not file.exists():
             raise ConfigFault(str(file), "is gone, and nobody could log in; restore it, or set the users again")
-        return found
+        return users
 
     def read(self, is_whole: bool) -> Reloaded:
         """Everything again. What is faulty is logged and stays as it is.
@@ -105,12 +105,12 @@ class Reloading:
 
     def _check(self, text: str, options: BrokerOptions) -> None:
         """Whether the file may come into force beside what is. Raises Unusable."""
-        found = compare.refusals(self._running, self._options, options)
+        refused = compare.refusals(self._running, self._options, options)
         cut = whole.cut_fault_of(text, self._text)
         if cut is not None:
-            found.append(cut)
-        if found:
-            raise source.UnusableOptions(self._file, found)
+            refused.append(cut)
+        if refused:
+            raise source.UnusableOptions(self._file, refused)
 
     def _told(self, faults: list[Fault]) -> tuple[str, ...]:
         """The faults as an administrator reads them; each is in the log as well."""

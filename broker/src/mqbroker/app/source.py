@@ -86,9 +86,9 @@ def understood(file: Path, text: str) -> BrokerOptions:
 def sound(file: Path, text: str) -> BrokerOptions:
     """As `understood`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
     options = understood(file, text)
-    found = _selector_faults(options)
-    if found:
-        raise UnusableOptions(file, found)
+    faults = _selector_faults(options)
+    if faults:
+        raise UnusableOptions(file, faults)
     return options
 
 
@@ -104,10 +104,10 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
         text = text_of(file)
     options = understood(file, text)
     emptied = whole.emptied_fault_of(text)
-    found = [emptied] if emptied else []
-    found += tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
-    if found:
-        raise UnusableOptions(file, found)
+    faults = [emptied] if emptied else []
+    faults += tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
+    if faults:
+        raise UnusableOptions(file, faults)
     return options
 
 
@@ -135,9 +135,9 @@ def complain(error: MqError) -> None:
         _lines([f"mqbroker: {error}"])
 
 
-def doubt(file: Path, found: Iterable[ConfigFault]) -> None:
+def doubt(file: Path, doubts: Iterable[ConfigFault]) -> None:
     """One line on standard error for each thing that is allowed and hardly meant."""
-    _lines(f"mqbroker: {file}: warning: {one}" for one in found)
+    _lines(f"mqbroker: {file}: warning: {one}" for one in doubts)
 
 
 def _lines(lines: Iterable[str]) -> None:

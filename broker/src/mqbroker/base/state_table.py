@@ -33,10 +33,10 @@ class StateTable(Generic[_State, _Event]):
 
     def after(self, state: _State, event: _Event) -> _State:
         """The state that follows. Raises PeerFault or Bug, by whose event it is."""
-        found = self.moves.get((state, event))
-        if found is None:
+        next_state = self.moves.get((state, event))
+        if next_state is None:
             raise self._error(state, event)
-        return found
+        return next_state
 
     def _error(self, state: _State, event: _Event) -> MqError:
         why = self._fault.format(state=state.value, event=event.words)

@@ -79,11 +79,11 @@ class Machine(Reaching):
 
     def outstanding(self) -> list[given.Sending]:
         """Messages without an outcome, for who has to give up on this machine."""
-        found = [each for end in self.ends.values() if isinstance(end, SenderEnd) for each in end.pending]
+        sendings = [each for end in self.ends.values() if isinstance(end, SenderEnd) for each in end.pending]
         for taken in self._session.unsettled if self._session is not None else ():
             if isinstance(taken.link.end, SenderEnd):
-                found += taken.token[taken.skip : taken.skip + taken.n]
-        return found
+                sendings += taken.token[taken.skip : taken.skip + taken.n]
+        return sendings
 
     def ask_to_write(self, end: SenderEnd) -> bool:
         """Whether the transport takes more now; if not, the end is asked again."""

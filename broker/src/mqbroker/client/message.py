@@ -139,8 +139,8 @@ class Message:
     @property
     def duplicate_id(self) -> str | bytes | int | None:
         """What the broker knows a duplicate by: the second message of one id at an address is accepted and dropped."""
-        found: str | bytes | int | None = self.application_properties.get(DUPLICATE_ID)
-        return found
+        value: str | bytes | int | None = self.application_properties.get(DUPLICATE_ID)
+        return value
 
     @duplicate_id.setter
     def duplicate_id(self, value: str | bytes | int | None) -> None:
@@ -207,10 +207,10 @@ def _encode(message: Message) -> bytes:
 def _head(message: Message) -> bytes:
     key = message.durable, message.priority, message.ttl_ms
     try:
-        found = _heads.get(key)
+        head = _heads.get(key)
     except TypeError:  # a list, say
-        found = None
-    return _make_head(message) if found is None else found
+        head = None
+    return _make_head(message) if head is None else head
 
 
 def _make_head(message: Message) -> bytes:
@@ -224,8 +224,8 @@ def _make_head(message: Message) -> bytes:
     if len(_heads) >= HEADS_MAX:
         _heads.clear()
     header = Header(durable=bool(durable), priority=int(priority), ttl=None if ttl_ms is None else int(ttl_ms))
-    found = _heads[durable, priority, ttl_ms] = encode_composite(header)
-    return found
+    head = _heads[durable, priority, ttl_ms] = encode_composite(header)
+    return head
 
 
 def _is_whole(value: Any, low: int, high: int) -> bool:

@@ -83,8 +83,8 @@ class Places:
     def learn(self, told: Any) -> None:
         """What the broker says of others now, in place of what was said before; what is no list says nothing."""
         if isinstance(told, list):
-            found = [each for each in map(_endpoint_of, told[:LEARNED_MAX]) if each is not None]
-            safe = [each for each in found if each.has_tls or not self._has_tls]
+            endpoints = [each for each in map(_endpoint_of, told[:LEARNED_MAX]) if each is not None]
+            safe = [each for each in endpoints if each.has_tls or not self._has_tls]
             self.learned = tuple(dict.fromkeys([*safe, self._here] if self._here is not None else safe))
 
     def delay_ms(self) -> int:

@@ -157,10 +157,10 @@ class ReceiverEnd(End):
         """The broker settled its deliveries first…last."""
         count = last - first + 1
         if count <= len(self._confirming):
-            found = [number for each in range(first, last + 1) if (number := each & 0xFFFFFFFF) in self._confirming]
+            numbers = [number for each in range(first, last + 1) if (number := each & 0xFFFFFFFF) in self._confirming]
         else:
-            found = [each for each in self._confirming if (each - first) & 0xFFFFFFFF < count]
-        for number in found:
+            numbers = [each for each in self._confirming if (each - first) & 0xFFFFFFFF < count]
+        for number in numbers:
             self._answer(self._confirming.pop(number), True)
 
     def _answer(self, token: Any, value: bool) -> None:

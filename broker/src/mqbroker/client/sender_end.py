@@ -169,5 +169,5 @@ class SenderEnd(End):
 
 
 def _of(taken: Taken) -> list[Sending]:
-    found: list[Sending] = taken.token[taken.skip : taken.skip + taken.n]
-    return found
+    sendings: list[Sending] = taken.token[taken.skip : taken.skip + taken.n]
+    return sendings

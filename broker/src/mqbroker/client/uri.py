@@ -131,7 +131,7 @@ def _endpoint(text: str) -> tuple[Endpoint, str | None, str]:
 
 def _decoded(text: str, what: str) -> str:
     """Percent-decoding (RFC 3986 §2.1)."""
-    found = bytearray()
+    decoded = bytearray()
     raw = text.encode()
     at = 0
     while at < len(raw):
@@ -139,13 +139,13 @@ def _decoded(text: str, what: str) -> str:
             digits = raw[at + 1 : at + 3]
             if not re.fullmatch(rb"[0-9A-Fa-f]{2}", digits):
                 raise UriFault(f"the {what} in the URI has a % without two hexadecimal digits: write % itself as %25")
-            found.append(int(digits, 16))
+            decoded.append(int(digits, 16))
             at += 3
         else:
-            found.append(raw[at])
+            decoded.append(raw[at])
             at += 1
     try:
-        return found.decode()
+        return decoded.decode()
     except UnicodeDecodeError:
         raise UriFault(f"the {what} in the URI is not UTF-8 after percent-decoding") from None
 

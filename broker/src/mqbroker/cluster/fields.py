@@ -82,10 +82,10 @@ def connectors_of(
     row: dict[str, Any], maximum: int, minimum: int = 1, key: str = "connectors"
 ) -> tuple[Connector, ...]:
     """The list of connectors under a key, so many at most; else MalformedField."""
-    found = row.get(key)
-    if not isinstance(found, list) or not minimum <= len(found) <= maximum:
+    rows = row.get(key)
+    if not isinstance(rows, list) or not minimum <= len(rows) <= maximum:
         raise MalformedField(f"{key} must be a list of {minimum} to {maximum}")
-    return tuple(_connector(one) for one in found)
+    return tuple(_connector(one) for one in rows)
 
 
 def connector_rows(connectors: tuple[Connector, ...]) -> list[dict[str, Any]]:

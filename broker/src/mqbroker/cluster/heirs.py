@@ -26,20 +26,20 @@ class HeirCandidate:
 
 
 def choose(
-    options: ScaleDownOptions, listed: Sequence[Connector], found: Sequence[HeirCandidate]
+    options: ScaleDownOptions, listed: Sequence[Connector], candidates: Sequence[HeirCandidate]
 ) -> HeirCandidate | str:
     """The one that takes all, or why there is none. `listed` are the connectors that `options` name, in their order."""
-    if not found:
+    if not candidates:
         return "no node of the cluster is linked"
     if options.discovery_group_ref:
-        found = [each for each in found if each.discovery_group == options.discovery_group_ref]
-        if not found:
+        candidates = [each for each in candidates if each.discovery_group == options.discovery_group_ref]
+        if not candidates:
             return f"no node is linked that discovery group {options.discovery_group_ref} found"
     if options.group_name:
-        found = [each for each in found if each.group == options.group_name]
-        if not found:
+        candidates = [each for each in candidates if each.group == options.group_name]
+        if not candidates:
             return f"no node of scale-down group {options.group_name} is linked"
-    staying = sorted((each for each in found if not each.heir), key=lambda each: each.node_id)
+    staying = sorted((each for each in candidates if not each.heir), key=lambda each: each.node_id)
     if not staying:
         return "all nodes that could take them leave themselves, or take no messages"
     if not options.connectors:

@@ -47,9 +47,9 @@ class LostNodes:
         again, and no more than a grace."""
         LOOK.has_touched = True
         ended = {node_id: now_ns - due_ns for node_id, due_ns in self._due.items() if 0 < due_ns <= now_ns}
-        found = [node_id for node_id, late_ns in ended.items() if late_ns < LATE_NS or node_id in self._spared]
-        for node_id in ended.keys() - found:
+        over = [node_id for node_id, late_ns in ended.items() if late_ns < LATE_NS or node_id in self._spared]
+        for node_id in ended.keys() - over:
             self._spared.add(node_id)
             self._due[node_id] = now_ns + min(ended[node_id], self._grace_ns)
-        self._due.update(dict.fromkeys(found, 0))
-        return found
+        self._due.update(dict.fromkeys(over, 0))
+        return over

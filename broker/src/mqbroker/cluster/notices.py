@@ -235,13 +235,13 @@ def _member(row: dict[str, Any]) -> Member:
 
 
 def _formats(row: dict[str, Any]) -> tuple[int, ...]:
-    found = row["journal_formats"]
-    is_list = isinstance(found, list) and 1 <= len(found) <= FORMATS_MAX
-    if not is_list or any(type(each) is not int or not 1 <= each <= FORMAT_MAX for each in found):
+    formats = row["journal_formats"]
+    is_list = isinstance(formats, list) and 1 <= len(formats) <= FORMATS_MAX
+    if not is_list or any(type(each) is not int or not 1 <= each <= FORMAT_MAX for each in formats):
         raise MalformedField(f"journal_formats must be a list of 1 to {FORMATS_MAX} numbers from 1 to {FORMAT_MAX}")
-    if found != sorted(set(found)):
+    if formats != sorted(set(formats)):
         raise MalformedField("journal_formats must ascend")
-    return tuple(found)
+    return tuple(formats)
 
 
 def _version(row: dict[str, Any]) -> Version:

@@ -24,14 +24,14 @@ ADDRESS: Final = "192.0.2.1"  # stands for what the card has (RFC 5737)
 
 def broker_faults(variables: Mapping[str, Any], opaque: str) -> list[ConfigFault]:
     """Of one host whose variables are sound each by itself. `opaque`: the mark of what only Ansible knows."""
-    found = (fault for each in _files(variables, opaque) if isinstance(each, list) for fault in each)
-    return _by_variable(found, opaque)
+    faults = (fault for each in _files(variables, opaque) if isinstance(each, list) for fault in each)
+    return _by_variable(faults, opaque)
 
 
 def broker_doubts(variables: Mapping[str, Any], opaque: str) -> list[ConfigFault]:
     """What is allowed and hardly meant, of one host. `opaque`: as above."""
-    found = (doubt for each in _files(variables, opaque) if not isinstance(each, list) for doubt in doubts(each))
-    return _by_variable(found, opaque)
+    of_files = (doubt for each in _files(variables, opaque) if not isinstance(each, list) for doubt in doubts(each))
+    return _by_variable(of_files, opaque)
 
 
 def _files(variables: Mapping[str, Any], opaque: str) -> Iterator[BrokerOptions | list[ConfigFault]]:
@@ -45,10 +45,10 @@ def _files(variables: Mapping[str, Any], opaque: str) -> Iterator[BrokerOptions 
         yield load.parse(render_toml(known, instance, "host", address))
 
 
-def _by_variable(found: Iterable[ConfigFault], opaque: str) -> list[ConfigFault]:
+def _by_variable(faults: Iterable[ConfigFault], opaque: str) -> list[ConfigFault]:
     """Each once, with the variable that it is about."""
     told: dict[tuple[str, str], ConfigFault] = {}
-    for fault in found:
+    for fault in faults:
         if opaque not in fault.why:
             path = _variable(fault.path)
             told.setdefault((path, fault.why), ConfigFault(path, fault.why))

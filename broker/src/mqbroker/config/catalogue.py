@@ -44,12 +44,12 @@ class OptionEntry:
 
 def tables() -> dict[str, type[OptionTable]]:
     """Name of each table and its model, in the order of the file."""
-    found: dict[str, type[OptionTable]] = {}
+    models: dict[str, type[OptionTable]] = {}
     for name, info in BrokerFile.model_fields.items():
         annotation = info.annotation
         model = annotation if isinstance(annotation, type) else annotation.__args__[0]  # type: ignore[union-attr]
-        found[name] = model
-    return found
+        models[name] = model
+    return models
 
 
 def nested(table: str) -> dict[str, type[OptionTable]]:

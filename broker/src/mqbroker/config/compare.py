@@ -68,9 +68,9 @@ def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[OptionChange
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
             rows = iter((_fields(table, table, (before, after)),))
         if table == "security_settings":
-            rows = (_kept_permissions(found, new) for found in rows)
+            rows = (_kept_permissions(changes, new) for changes in rows)
         elif table == "diverts":
-            rows = (_kept_diverts(found, old, new) for found in rows)
+            rows = (_kept_diverts(changes, old, new) for changes in rows)
         yield from rows
 
 
@@ -80,22 +80,22 @@ def restarts(old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
     return [one for one in changes(like, new) if one.needs is OptionsVerdict.RESTART]
 
 
-def _kept_permissions(found: list[OptionChange], new: BrokerOptions) -> list[OptionChange]:
+def _kept_permissions(changes: list[OptionChange], new: BrokerOptions) -> list[OptionChange]:
     """The last security settings do not go by a reload (`refusals`)."""
     if new.security_settings:
-        return found
+        return changes
     return [
         dataclasses.replace(one, needs=OptionsVerdict.RESTART) if one.path.startswith("security-settings.") else one
-        for one in found
+        for one in changes
     ]
 
 
-def _kept_diverts(found: list[OptionChange], old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
+def _kept_diverts(changes: list[OptionChange], old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
     """Diverts that are gone from the file and stay all the same: a restart alone ends them."""
     kept = {f"diverts.{one.name}" for one in old.diverts if not ends(one, new)}
     return [
         dataclasses.replace(one, needs=OptionsVerdict.RESTART) if one.new is None and one.path in kept else one
-        for one in found
+        for one in changes
     ]  # fmt: skip
 
 
@@ -105,19 +105,19 @@ def refusals(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions
     Each is what a file looks like of which a part is missing, or that belongs to another node.
     """
     remedy = "restart the broker if that is meant"
-    found = []
+    faults = []
     for option in ("name", "data_directory"):
         runs, says = getattr(started.node, option), getattr(after.node, option)
         if runs != says:
             why = f"is {says!r} and this broker runs with {runs!r}: the file is another node's or cut off; {remedy}"
-            found.append(ConfigFault(f"node.{toml_name(option)}", why))
+            faults.append(ConfigFault(f"node.{toml_name(option)}", why))
     left = {listener.name for listener in after.listeners}
     lost = (listener.name for listener in started.listeners if listener.name not in left)
-    found += [ConfigFault(f"listeners.{name}", f"is in use and missing in the file; {remedy}") for name in lost]
+    faults += [ConfigFault(f"listeners.{name}", f"is in use and missing in the file; {remedy}") for name in lost]
     if before.security_settings and not after.security_settings:
         why = f"are all missing in the file: without any, everybody may send and receive everywhere; {remedy}"
-        found.append(ConfigFault("security-settings", why))
-    return found
+        faults.append(ConfigFault("security-settings", why))
+    return faults
 
 
 def ends(divert: DivertOptions, new: BrokerOptions) -> bool:
@@ -171,11 +171,11 @@ def in_force(started: AddressSettingsOptions, new: AddressSettingsOptions) -> Ad
     return AddressSettingsOptions(new.built_in, tuple(AddressMatch(match, said) for match, said in values.items()))
 
 
-def verdict(found: list[OptionChange]) -> OptionsVerdict:
+def verdict(changes: list[OptionChange]) -> OptionsVerdict:
     """The strongest need among the changes."""
-    if any(change.needs is OptionsVerdict.RESTART for change in found):
+    if any(change.needs is OptionsVerdict.RESTART for change in changes):
         return OptionsVerdict.RESTART
-    return OptionsVerdict.RELOAD if found else OptionsVerdict.NONE
+    return OptionsVerdict.RELOAD if changes else OptionsVerdict.NONE
 
 
 def _rows(held: Any) -> tuple[Any, ...]:
@@ -188,7 +188,7 @@ def _values(row: Any) -> dict[str, Any]:
 
 def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]]) -> list[OptionChange]:
     before, after = pair
-    found = []
+    changes = []
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old == new:
@@ -197,8 +197,8 @@ def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]])
         # TLS itself does not come or go on reload: the address that the listener is bound to was chosen with it.
         is_switch = path in SWITCHES and not (old and new)
         needs = OptionsVerdict.RELOAD if path in RELOADABLE and not is_switch else OptionsVerdict.RESTART
-        found.append(OptionChange(f"{place}.{toml_name(name)}", old, new, needs))
-    return found
+        changes.append(OptionChange(f"{place}.{toml_name(name)}", old, new, needs))
+    return changes
 
 
 def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[list[OptionChange]]:

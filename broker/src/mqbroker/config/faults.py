@@ -114,10 +114,10 @@ def from_validation(
     return faults
 
 
-def merged(found: list[tuple[str, ConfigFault]]) -> list[ConfigFault]:
+def merged(of_hosts: list[tuple[str, ConfigFault]]) -> list[ConfigFault]:
     """One fault for all hosts that share it, with their names."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for host, fault in found:
+    for host, fault in of_hosts:
         groups.setdefault((fault.path, fault.why), []).append(host)
     return [ConfigFault(path, f"{why} ({_named(hosts)})") for (path, why), hosts in groups.items()]
 

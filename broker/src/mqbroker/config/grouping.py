@@ -72,8 +72,10 @@ def between_hosts(brokers: Mapping[str, Mapping[str, Any]], unknown: object) -> 
             continue
         arbiters = [host for host, said in by_host.items() if said == LOCAL]
         if len(arbiters) != 1:
-            found = " and ".join(arbiters) if arbiters else "none"
-            why = f"one node of cluster {cluster} decides where groups go, and here that is {found}: set LOCAL for one"
+            deciding = " and ".join(arbiters) if arbiters else "none"
+            why = (
+                f"one node of cluster {cluster} decides where groups go, and here that is {deciding}: set LOCAL for one"
+            )
             yield (arbiters or list(by_host))[-1], ConfigFault("mq_grouping_handler.type", why)
         for host in (host for host, said in by_host.items() if not said):
             why = f"is missing, and other nodes of cluster {cluster} have it: groups sent here would be split"

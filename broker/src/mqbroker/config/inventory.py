@@ -56,19 +56,19 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
     """Everything that is wrong with these hosts: name -> variables, as `ansible-inventory --list` has them."""
     known = {host: own_variables(variables) for host, variables in hosts.items()}
     brokers = {host: variables for host, variables in known.items() if "mq_cluster_name" in variables}
-    found: list[tuple[str, ConfigFault]] = []
+    faults: list[tuple[str, ConfigFault]] = []
     for host, variables in known.items():
-        found += [(host, fault) for fault in _unknown_variables(variables)]
+        faults += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
-        found += [(host, fault) for fault in release_variables.found_faults(hosts[host])]
+        faults += [(host, fault) for fault in release_variables.found_faults(hosts[host])]
         own = [fault for check in HOST_CHECKS for fault in check(variables)]
-        found += [(host, fault) for fault in own or broker_faults(variables, OPAQUE)]
-    found += [(one.host, ConfigFault("ansible_host", one.why)) for one in second_names({h: hosts[h] for h in brokers})]
-    found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
+        faults += [(host, fault) for fault in own or broker_faults(variables, OPAQUE)]
+    faults += [(one.host, ConfigFault("ansible_host", one.why)) for one in second_names({h: hosts[h] for h in brokers})]
+    faults += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
-        return [*merged(found), ConfigFault("mq_cluster_name", why)]
-    return merged(found)
+        return [*merged(faults), ConfigFault("mq_cluster_name", why)]
+    return merged(faults)
 
 
 def host_variables(variables: Vars) -> HostVariables:
@@ -112,27 +112,27 @@ def _types(variables: Vars) -> list[ConfigFault]:
 
 
 def _secrets(variables: Vars) -> list[ConfigFault]:
-    found = []
+    faults = []
     if str(variables.get("mq_cluster_secret", "")).strip().lower() in WELL_KNOWN_PASSWORDS:
-        found.append(ConfigFault("mq_cluster_secret", "is a well-known default; `mqctl init` makes a random one"))
+        faults.append(ConfigFault("mq_cluster_secret", "is a well-known default; `mqctl init` makes a random one"))
     for number, user in enumerate(_rows(variables, "mq_users")):
         if str(user.get("password", OPAQUE)).strip().lower() in WELL_KNOWN_PASSWORDS:
             path = f"mq_users.{number}.password"
-            found.append(ConfigFault(path, "is a well-known default; `mqctl init` makes a random one"))
-    return found
+            faults.append(ConfigFault(path, "is a well-known default; `mqctl init` makes a random one"))
+    return faults
 
 
 def _users(variables: Vars) -> list[ConfigFault]:
-    found = []
+    faults = []
     seen: dict[str, int] = {}
     for number, user in enumerate(_rows(variables, "mq_users")):
         path = f"mq_users.{number}"
         name, roles = user.get("name"), user.get("roles", ["client"])
         if isinstance(name, str) and name != OPAQUE:
-            found += _user_name_faults(f"{path}.name", name, seen, number)
+            faults += _user_name_faults(f"{path}.name", name, seen, number)
         if isinstance(roles, list) and OPAQUE not in roles:
-            found += _role_faults(f"{path}.roles", roles)
-    return found
+            faults += _role_faults(f"{path}.roles", roles)
+    return faults
 
 
 def _user_name_faults(path: str, said: str, seen: dict[str, int], number: int) -> list[ConfigFault]:
@@ -192,26 +192,26 @@ def _tls(variables: Vars) -> list[ConfigFault]:
     if mode != "provided":
         why = f"means nothing while mq_tls is {mode}; set mq_tls: provided, or remove this"
         return [ConfigFault(name, why) for name in names if variables.get(name)]
-    found = []
+    faults = []
     for name in names:
         value = variables.get(name)
         if not value:
-            found.append(ConfigFault(name, "is missing: mq_tls is provided; set the path of the file on this machine"))
+            faults.append(ConfigFault(name, "is missing: mq_tls is provided; set the path of the file on this machine"))
         elif value != OPAQUE and not str(value).startswith(("/", "~")):
-            found.append(ConfigFault(name, f"{value} must be an absolute path, or begin with ~"))
-    return found
+            faults.append(ConfigFault(name, f"{value} must be an absolute path, or begin with ~"))
+    return faults
 
 
 def _firewall(variables: Vars) -> list[ConfigFault]:
     """Sources of one rule are of one family, as nftables has it."""
-    found = []
+    faults = []
     for number, row in enumerate(_rows(variables, "mq_firewall_open")):
         sources = row.get("sources")
         families = {":" in str(one) for one in sources if one != OPAQUE} if isinstance(sources, list) else set()
         if len(families) > 1:
             why = "has IPv4 and IPv6; write an entry for each"
-            found.append(ConfigFault(f"mq_firewall_open.{number}.sources", why))
-    return found
+            faults.append(ConfigFault(f"mq_firewall_open.{number}.sources", why))
+    return faults
 
 
 def _broker_options(variables: Vars) -> list[ConfigFault]:
@@ -219,21 +219,21 @@ def _broker_options(variables: Vars) -> list[ConfigFault]:
     if not isinstance(given, Mapping):
         return []
     models = {name: model for name, model in catalogue.tables().items() if name not in REPEATED_TABLES}
-    found = []
+    faults = []
     for table, row in given.items():
         path = f"mq_broker_options.{table}"
         if table in REPEATED_TABLES:
-            found.append(ConfigFault(path, f"is written as mq_{table}, a list"))
+            faults.append(ConfigFault(path, f"is written as mq_{table}, a list"))
         elif table == "grouping_handler":
-            found.append(ConfigFault(path, "is written as mq_grouping_handler"))
+            faults.append(ConfigFault(path, "is written as mq_grouping_handler"))
         elif table not in models:
             known = {name: model for name, model in models.items() if name != "grouping_handler"}
-            found.append(ConfigFault(path, suggest.unknown("table", table, known)))
+            faults.append(ConfigFault(path, suggest.unknown("table", table, known)))
         elif isinstance(row, Mapping):
             owned = OWNED_BY_ROLE.get(table, frozenset())
-            found += [ConfigFault(f"{path}.{name}", _owner(table, name)) for name in row if name in owned]
-            found += _row_faults(path, models[table], row)
-    return found
+            faults += [ConfigFault(f"{path}.{name}", _owner(table, name)) for name in row if name in owned]
+            faults += _row_faults(path, models[table], row)
+    return faults
 
 
 def _owner(table: str, name: str) -> str:
@@ -243,27 +243,27 @@ def _owner(table: str, name: str) -> str:
 
 def _listeners(variables: Vars) -> list[ConfigFault]:
     model = catalogue.tables()["listeners"]
-    found = []
+    faults = []
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, "mq_listeners")):
         path = f"mq_listeners.{number}"
         faulty = _row_faults(path, model, row)
-        found += faulty or _together_faults(path, tls_options(row, tls_of(variables), "default") | row)
+        faults += faulty or _together_faults(path, tls_options(row, tls_of(variables), "default") | row)
         name = row.get("name")
         if not isinstance(name, str) or name == OPAQUE:
             continue
         if name in seen:
-            found.append(
+            faults.append(
                 ConfigFault(f"{path}.name", f"listener {name} is declared twice, first as mq_listeners.{seen[name]}")
             )
         seen.setdefault(name, number)
-    return found
+    return faults
 
 
 def _declared_addresses(variables: Vars) -> list[ConfigFault]:
     rows = [_toml_row(row) for row in _rows(variables, "mq_addresses")]
-    found = [row_fault for row_fault in _matched(variables, "addresses") if " is declared twice" not in row_fault.why]
-    return found + [
+    matched = [row_fault for row_fault in _matched(variables, "addresses") if " is declared twice" not in row_fault.why]
+    return matched + [
         ConfigFault(yaml_name(fault.path), fault.why.replace("routing-types", "routing_types"))
         for fault in address_faults(rows, "mq_addresses")
         if OPAQUE not in fault.why
@@ -284,23 +284,23 @@ def _toml_value(value: Any) -> Any:
 def _matched(variables: Vars, table: str) -> list[ConfigFault]:
     """Tables that are told apart by one option."""
     model, key = catalogue.tables()[table], REPEATED_TABLES[table]
-    found = []
+    faults = []
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, f"mq_{table}")):
         path, said = f"mq_{table}.{number}", str(row.get(key))
         match = DELIMITER.join(same_for_all(said.split(DELIMITER))) if key == "match" else said
-        found += _row_faults(path, model, row)
+        faults += _row_faults(path, model, row)
         if match in seen and match != OPAQUE:
             first = f"mq_{table}.{seen[match]}"
-            found.append(ConfigFault(f"{path}.{key}", f"{said} is declared twice, first as {first}"))
+            faults.append(ConfigFault(f"{path}.{key}", f"{said} is declared twice, first as {first}"))
         seen.setdefault(match, number)
-    return found
+    return faults
 
 
 def _clustering(variables: Vars) -> list[ConfigFault]:
     """Connectors, groups and cluster connections, with the address of the host where they name none."""
     common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
-    found, raw = [], dict[str, Any]()
+    wrong, raw = [], dict[str, Any]()
     for table, added in (
         ("connectors", {"host": common}),
         ("broadcast_groups", {"local_bind_address": common}),
@@ -309,23 +309,23 @@ def _clustering(variables: Vars) -> list[ConfigFault]:
     ):
         rows = [(added if _takes_address(table, row) else {}) | row for row in _rows(variables, f"mq_{table}")]
         for number, row in enumerate(rows):
-            found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
+            wrong += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
         raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
     handler = variables.get("mq_grouping_handler")
     if isinstance(handler, Mapping):
-        found += _row_faults("mq_grouping_handler", catalogue.tables()["grouping_handler"], handler)
+        wrong += _row_faults("mq_grouping_handler", catalogue.tables()["grouping_handler"], handler)
         raw[grouping.HEAD] = {toml_name(name): value for name, value in handler.items()}
-    found = [clustering.explained(one) for one in found]
+    wrong = [clustering.explained(one) for one in wrong]
     for number, row in enumerate(_rows(variables, "mq_connection_routers")):
-        found += _row_faults(f"mq_connection_routers.{number}", catalogue.tables()["connection_routers"], row)
+        wrong += _row_faults(f"mq_connection_routers.{number}", catalogue.tables()["connection_routers"], row)
     for name, rows in (
         ("connection-routers", _rows(variables, "mq_connection_routers")),
         ("listeners", _listener_rows(variables)),
     ):
         raw[name] = [{toml_name(key): value for key, value in row.items()} for row in rows]
     for fault in (*clustering.faults(raw, unknown=OPAQUE), *routing.faults(raw, unknown=OPAQUE)):
-        found.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
-    return found + _connector_ports(variables)
+        wrong.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
+    return wrong + _connector_ports(variables)
 
 
 def _takes_address(table: str, row: Mapping[str, Any]) -> bool:
@@ -336,12 +336,12 @@ def _gossip_ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
     """As _ports. A broadcast group and a discovery group may share one."""
     common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
     rows = _rows(variables, "mq_broadcast_groups") + _rows(variables, "mq_discovery_groups")
-    found = {
+    ports = {
         (row["local_bind_port"] + offset, str(row.get("local_bind_address", common))): None
         for row in rows
         if row.get("discovery") == "gossip" and isinstance(row.get("local_bind_port"), int)
     }
-    return [(port, address, "gossip") for port, address in found]
+    return [(port, address, "gossip") for port, address in ports]
 
 
 def _connector_ports(variables: Vars) -> list[ConfigFault]:
@@ -360,22 +360,22 @@ def _together_faults(path: str, row: Mapping[str, Any]) -> list[ConfigFault]:
         return []
     table = ListenerTable.model_validate({toml_name(name): value for name, value in row.items()})
     return [
-        ConfigFault(f"{path}.{yaml_name(option)}", OPTION_NAME.sub(lambda found: yaml_name(found[0]), why))
+        ConfigFault(f"{path}.{yaml_name(option)}", OPTION_NAME.sub(lambda match: yaml_name(match[0]), why))
         for option, why in tls_faults(table)
     ]
 
 
 def _row_faults(path: str, model: type[OptionTable], row: Mapping[str, Any]) -> list[ConfigFault]:
     """Faults of a table that is written with underscores."""
-    found = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
+    wrong = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
     try:
         model.model_validate(_toml_row(row))
     except ValidationError as error:
-        found += [
+        wrong += [
             ConfigFault(f"{path}.{yaml_name(fault.path)}", _yaml_suggestion(fault.why))
             for fault in faults.from_validation(model, error, ignored=OPAQUE)
         ]
-    return found
+    return wrong
 
 
 def _yaml_suggestion(why: str) -> str:
@@ -387,19 +387,19 @@ def _yaml_suggestion(why: str) -> str:
 def _instances(variables: Vars) -> list[ConfigFault]:
     """Names once, ports of one host once."""
     rows = _rows(variables, "mq_instances") or [{"name": "default"}]
-    found = []
+    faults = []
     names: dict[str, int] = {}
     taken: list[tuple[int, str, str]] = []
     for number, row in enumerate(rows):
         path, name, offset = f"mq_instances.{number}", str(row.get("name")), row.get("port_offset", 0)
         if name in names:
-            found.append(
+            faults.append(
                 ConfigFault(f"{path}.name", f"instance {name} is declared twice, first as mq_instances.{names[name]}")
             )
         names.setdefault(name, number)
         if isinstance(offset, int):
-            found += _port_faults(path, name, _ports(variables, offset), taken)
-    return found
+            faults += _port_faults(path, name, _ports(variables, offset), taken)
+    return faults
 
 
 def _ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
@@ -430,17 +430,17 @@ def _listener_rows(variables: Vars) -> list[dict[str, Any]]:
 def _port_faults(
     path: str, instance: str, ports: list[tuple[int, str, str]], taken: list[tuple[int, str, str]]
 ) -> list[ConfigFault]:
-    found = []
+    faults = []
     for port, address, whose in ports:
         owner = f"{whose} of instance {instance}"
         other = next((who for used, where, who in taken if used == port and _may_overlap(where, address)), None)
         if other is not None:
             why = f"port {port} of {owner} is taken by {other}; choose another port_offset"
-            found.append(ConfigFault(f"{path}.port_offset", why))
+            faults.append(ConfigFault(f"{path}.port_offset", why))
         if port > PORT_MAX:
-            found.append(ConfigFault(f"{path}.port_offset", f"makes port {port} for {owner}, above {PORT_MAX}"))
+            faults.append(ConfigFault(f"{path}.port_offset", f"makes port {port} for {owner}, above {PORT_MAX}"))
         taken.append((port, address, owner))
-    return found
+    return faults
 
 
 def _may_overlap(one: str, other: str) -> bool:
@@ -452,7 +452,7 @@ def _may_overlap(one: str, other: str) -> bool:
 
 def _between_hosts(brokers: Mapping[str, Vars]) -> list[tuple[str, ConfigFault]]:
     """One secret in a cluster, one host for an address."""
-    found: list[tuple[str, ConfigFault]] = []
+    faults: list[tuple[str, ConfigFault]] = []
     secrets: dict[str, tuple[str, Any]] = {}
     addresses: dict[str, str] = {}
     for host, variables in brokers.items():
@@ -460,15 +460,15 @@ def _between_hosts(brokers: Mapping[str, Vars]) -> list[tuple[str, ConfigFault]]
         first_host, first = secrets.setdefault(cluster, (host, secret))
         if OPAQUE not in (secret, first) and secret != first:
             why = f"differs from that of {first_host} in the same cluster {cluster}; set it for the group"
-            found.append((host, ConfigFault("mq_cluster_secret", why)))
+            faults.append((host, ConfigFault("mq_cluster_secret", why)))
         address = str(variables.get("mq_local_bind_address") or OPAQUE)
         if address == OPAQUE or _is_loopback(address) or ipaddress.ip_address(address).is_unspecified:
             continue
         owner = addresses.setdefault(address, host)
         if owner != host:
             why = f"{address} is the address of {owner} already; set it for each host, or use mq_cluster_interface"
-            found.append((host, ConfigFault("mq_local_bind_address", why)))
-    return found
+            faults.append((host, ConfigFault("mq_local_bind_address", why)))
+    return faults
 
 
 def _rows(variables: Vars, name: str) -> list[dict[str, Any]]:

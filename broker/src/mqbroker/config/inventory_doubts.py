@@ -15,13 +15,13 @@ from mqbroker.config.users import DEFAULT_ROLES
 
 def doubts_of(hosts: Mapping[str, Mapping[str, Any]]) -> list[ConfigFault]:
     """Of hosts in which nothing is wrong: name -> variables. One that many hosts share is told once, with its hosts."""
-    found = [
+    doubted = [
         (host, doubt)
         for host, variables in hosts.items()
         for own in [own_variables(variables)]
         for doubt in (*broker_doubts(own, OPAQUE), *_roles_of_nobody(own))
     ]
-    return merged(found)
+    return merged(doubted)
 
 
 def _roles_of_nobody(variables: Mapping[str, Any]) -> Iterator[ConfigFault]:

@@ -38,15 +38,15 @@ def parse(text: str) -> BrokerOptions | list[ConfigFault]:
         return [ConfigFault("file", f"is not TOML: {error}")]
     except RecursionError:
         return [ConfigFault("file", "is nested too deeply; options are at most a list in a table")]
-    found: list[ConfigFault] = []
+    wrong: list[ConfigFault] = []
     file: BrokerFile | None = None
     try:
         file = BrokerFile.model_validate(raw)
     except ValidationError as error:
-        found = [clustering.explained(one) for one in faults.from_validation(BrokerFile, error)]
-    found += _together(raw)
-    if found or file is None:
-        return found
+        wrong = [clustering.explained(one) for one in faults.from_validation(BrokerFile, error)]
+    wrong += _together(raw)
+    if wrong or file is None:
+        return wrong
     options = to_slices(file)
     return _path_faults(options.node) or options
 
@@ -59,25 +59,25 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
         table = _table_or_none(ListenerTable, item)
         if table is not None:
             valid.append((number, table))
-    found = _listener_faults(valid)
+    wrong = _listener_faults(valid)
     for head in ("address-settings", "security-settings"):
-        found += _match_faults(head, raw.get(head, []))
-    found += address_faults(raw.get("addresses", []))
-    found += _divert_faults(raw.get("diverts", []))
-    found += clustering.faults(raw)
-    found += routing.faults(raw)
+        wrong += _match_faults(head, raw.get(head, []))
+    wrong += address_faults(raw.get("addresses", []))
+    wrong += _divert_faults(raw.get("diverts", []))
+    wrong += clustering.faults(raw)
+    wrong += routing.faults(raw)
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
-        found.append(ConfigFault("limits.max-message-size-bytes", why))
+        wrong.append(ConfigFault("limits.max-message-size-bytes", why))
     metrics = _table_or_none(MetricTable, raw.get("metrics", {}))
     if metrics is not None:
-        found += _metrics_faults(metrics, valid)
-    return found
+        wrong += _metrics_faults(metrics, valid)
+    return wrong
 
 
 def _match_faults(head: str, tables: object) -> list[ConfigFault]:
-    found = []
+    wrong = []
     seen: dict[tuple[str, ...], tuple[int, str]] = {}
     for number, item in enumerate(tables if isinstance(tables, list) else []):
         match = item.get("match") if isinstance(item, dict) else None
@@ -88,32 +88,32 @@ def _match_faults(head: str, tables: object) -> list[ConfigFault]:
         if first != number:
             same = "" if spelling == match else f" as {spelling}, which matches the same"
             why = f"{match} is declared twice, first as {head}.{first}{same}; put both into one table"
-            found.append(ConfigFault(path, why))
+            wrong.append(ConfigFault(path, why))
         if any(len(word) > 1 and ("*" in word or "#" in word) for word in match.split(".")):
             why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
-            found.append(ConfigFault(path, why))
-    return found
+            wrong.append(ConfigFault(path, why))
+    return wrong
 
 
 def address_faults(tables: object, head: str = "addresses") -> list[ConfigFault]:
     """Names that are declared twice, queues of a type that their address does not have, names that mean a queue."""
-    found = []
+    wrong = []
     seen: dict[str, str] = {}
     for number, item in enumerate(tables if isinstance(tables, list) else []):
         table = _table_or_none(AddressTable, item)
         if table is None:
             continue
         path = f"{head}.{number}"
-        found += _named_once(seen, f"address {table.name}", f"{path}.name")
+        wrong += _named_once(seen, f"address {table.name}", f"{path}.name")
         if "::" in table.name:
-            found.append(ConfigFault(f"{path}.name", "names a queue at an address; declare the queue in its address"))
+            wrong.append(ConfigFault(f"{path}.name", "names a queue at an address; declare the queue in its address"))
         for kind, queues in (("anycast", table.anycast), ("multicast", table.multicast)):
             if queues and table.routing_types and kind.upper() not in table.routing_types:
                 why = f"has queues, but routing-types are {', '.join(table.routing_types)}; add {kind.upper()} there"
-                found.append(ConfigFault(f"{path}.{kind}", why))
+                wrong.append(ConfigFault(f"{path}.{kind}", why))
             for place, queue in enumerate(queues):
-                found += _named_once(seen, f"queue {queue.name}", f"{path}.{kind}.{place}.name")
-    return found
+                wrong += _named_once(seen, f"queue {queue.name}", f"{path}.{kind}.{place}.name")
+    return wrong
 
 
 def _named_once(seen: dict[str, str], what: str, path: str) -> list[ConfigFault]:
@@ -124,7 +124,7 @@ def _named_once(seen: dict[str, str], what: str, path: str) -> list[ConfigFault]
 
 
 def _divert_faults(tables: object) -> list[ConfigFault]:
-    found = []
+    wrong = []
     seen: dict[str, int] = {}
     for number, item in enumerate(tables if isinstance(tables, list) else []):
         table = _table_or_none(DivertTable, item)
@@ -132,11 +132,11 @@ def _divert_faults(tables: object) -> list[ConfigFault]:
             continue
         if table.name in seen:
             why = f"divert {table.name} is declared twice, first as diverts.{seen[table.name]}; rename one of them"
-            found.append(ConfigFault(f"diverts.{number}.name", why))
+            wrong.append(ConfigFault(f"diverts.{number}.name", why))
         seen.setdefault(table.name, number)
         if table.address == table.forwarding_address:
-            found.append(ConfigFault(f"diverts.{number}.forwarding-address", "is the address itself; name another one"))
-    return found
+            wrong.append(ConfigFault(f"diverts.{number}.forwarding-address", "is the address itself; name another one"))
+    return wrong
 
 
 def _metrics_faults(metrics: MetricTable, listeners: list[tuple[int, ListenerTable]]) -> list[ConfigFault]:
@@ -157,25 +157,25 @@ def _table_or_none(model: type[AnyTable], raw: object) -> AnyTable | None:
 
 
 def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigFault]:
-    found = []
+    wrong = []
     for place, (number, one) in enumerate(listeners):
         path = f"listeners.{number}"
-        found += _plaintext_faults(path, one)
-        found += [ConfigFault(f"{path}.{option}", why) for option, why in tls_faults(one)]
+        wrong += _plaintext_faults(path, one)
+        wrong += [ConfigFault(f"{path}.{option}", why) for option, why in tls_faults(one)]
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
-            found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
+            wrong.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
         both = [prefix for prefix in one.multicast_prefix if prefix in one.anycast_prefix]
         if both:
-            found.append(ConfigFault(f"{path}.multicast-prefix", f"must differ from anycast-prefix: {', '.join(both)}"))
+            wrong.append(ConfigFault(f"{path}.multicast-prefix", f"must differ from anycast-prefix: {', '.join(both)}"))
         for earlier_number, earlier in listeners[:place]:
             if earlier.name == one.name:
                 why = f"listener {one.name} is declared twice, first as listeners.{earlier_number}; rename one of them"
-                found.append(ConfigFault(f"{path}.name", why))
+                wrong.append(ConfigFault(f"{path}.name", why))
             if earlier.port == one.port and overlap(earlier.local_bind_address, one.local_bind_address):
                 why = f"port {one.port} is taken by listeners.{earlier_number} ({earlier.name}); choose another port"
-                found.append(ConfigFault(f"{path}.port", why))
-    return found
+                wrong.append(ConfigFault(f"{path}.port", why))
+    return wrong
 
 
 def _plaintext_faults(path: str, listener: ListenerTable) -> list[ConfigFault]:
@@ -243,7 +243,7 @@ def overlap(one: str, other: str) -> bool:
 
 def _path_faults(node: NodeOptions) -> list[ConfigFault]:
     """Faults of paths once their placeholders are filled in."""
-    found = []
+    wrong = []
     paths = {
         "node.data-directory": node.data_directory,
         "node.admin-socket": node.admin_socket,
@@ -253,9 +253,9 @@ def _path_faults(node: NodeOptions) -> list[ConfigFault]:
     for path, value in paths.items():
         if not value.startswith("/") or "{" in value:
             why = f"is {value!r}: it must be absolute, and may hold no placeholder but {{name}} and {{data-directory}}"
-            found.append(ConfigFault(path, why))
+            wrong.append(ConfigFault(path, why))
     length_bytes = len(node.admin_socket.encode())
     if length_bytes > SOCKET_PATH_BYTES_MAX:
         why = f"has {length_bytes} bytes; a Unix socket has at most {SOCKET_PATH_BYTES_MAX}, choose a shorter path"
-        found.append(ConfigFault("node.admin-socket", why))
-    return found
+        wrong.append(ConfigFault("node.admin-socket", why))
+    return wrong

@@ -66,27 +66,27 @@ def _may_agree(word: str, other: str) -> bool:
 
 def _open_from(pattern: list[str], places: set[int]) -> set[int]:
     """These, and what lies behind each `#` that they stand before."""
-    found = set(places)
+    opened = set(places)
     for place in sorted(places):
         while place < len(pattern) and pattern[place] == ANY_WORDS:
             place += 1
-            found.add(place)
-    return found
+            opened.add(place)
+    return opened
 
 
 def same_for_all(pattern: list[str]) -> list[str]:
     """One spelling for all patterns that match the same: beside each other, first each `*`, then one `#` for all."""
-    found: list[str] = []
+    words: list[str] = []
     is_open = False
     for word in (*pattern, None):
         if word == ANY_WORDS:
             is_open = True
         elif word == ANY_WORD:
-            found.append(word)
+            words.append(word)
         else:
-            found += [ANY_WORDS] * is_open + ([] if word is None else [word])
+            words += [ANY_WORDS] * is_open + ([] if word is None else [word])
             is_open = False
-    return found
+    return words
 
 
 def generality(pattern: list[str]) -> tuple[bool, int, int, int, list[int], list[str]]:

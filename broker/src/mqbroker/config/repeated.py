@@ -12,8 +12,8 @@ TableRows = Sequence[tuple[int, Mapping[str, Any]]]
 
 def rows_of(tables: object) -> TableRows:
     """Those that are tables, each with its number."""
-    found = enumerate(tables if isinstance(tables, list) else [])
-    return [(number, item) for number, item in found if isinstance(item, dict)]
+    numbered = enumerate(tables if isinstance(tables, list) else [])
+    return [(number, item) for number, item in numbered if isinstance(item, dict)]
 
 
 def names_twice(head: str, rows: TableRows, unknown: object) -> Iterator[ConfigFault]:

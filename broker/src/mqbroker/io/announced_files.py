@@ -63,11 +63,11 @@ class FileEar(PollingEar):
         if self._worker is None:
             self._worker = Worker()
         try:
-            found = await self._worker.run(lambda: _contents(self._directory))
+            contents = await self._worker.run(lambda: _contents(self._directory))
         except OSError as error:
             raise EndpointUnreachable(_why(error, self._directory, "read")) from None
-        seen, self._seen = self._seen, found
-        for name, content in found.items():
+        seen, self._seen = self._seen, contents
+        for name, content in contents.items():
             if seen is not None and seen.get(name) != content:
                 listener.heard(str(self._directory / name), to_datagram(content))
 
@@ -102,12 +102,12 @@ def _contents(directory: Path) -> dict[str, bytes]:
     if len(names) > FILES_MAX:
         why = f"it holds {len(names)} files of nodes, and {FILES_MAX} may be; remove those of nodes that are gone"
         raise OSError(0, why)
-    found = {}
+    contents = {}
     for name in names:
         content = _content(directory / name)
         if content is not None:
-            found[name] = content
-    return found
+            contents[name] = content
+    return contents
 
 
 def _content(file: Path) -> bytes | None:

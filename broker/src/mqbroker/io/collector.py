@@ -69,10 +69,10 @@ class Collector:
     def look(self) -> None:
         """Collect over all generations now, and tell what it took."""
         began_ns, before_bytes = time.monotonic_ns(), self._resident()
-        found = gc.collect()
+        freed_count = gc.collect()
         took_ms = (time.monotonic_ns() - began_ns) // NS_PER_MS
         self._looked_bytes = self._resident()
-        self._log.info("memory-looked-through", found=found, took_ms=took_ms,
+        self._log.info("memory-looked-through", found=freed_count, took_ms=took_ms,
                        resident_bytes=self._looked_bytes, before_bytes=before_bytes)  # fmt: skip
 
 

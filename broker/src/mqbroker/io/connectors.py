@@ -45,9 +45,9 @@ class Connectors:
 
     def change(self, listeners: tuple[ListenerOptions, ...]) -> None:
         """Whose certificates may be shown from now on. A listener, and its TLS, comes and goes with a restart alone."""
-        for name, (path, found) in _by_name(listeners).items():
-            if name in self._listeners and self._listeners[name][1].has_tls == found.has_tls:
-                self._listeners[name] = path, found
+        for name, (path, listener) in _by_name(listeners).items():
+            if name in self._listeners and self._listeners[name][1].has_tls == listener.has_tls:
+                self._listeners[name] = path, listener
 
     def connect(self, effect: Connect) -> None:
         connection = self._connections.outgoing(effect.conn)

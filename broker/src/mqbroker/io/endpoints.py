@@ -210,8 +210,8 @@ class Endpoints:
 
     def _space(self) -> DiskSpace:
         """Of the file system below the journal. May hang with it, so it runs in the worker."""
-        found = os.statvfs(self._sources.options.node.data_directory)
-        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        space = os.statvfs(self._sources.options.node.data_directory)
+        return DiskSpace(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def _around(self, space: DiskSpace) -> Surroundings:
         sources = self._sources

@@ -183,8 +183,8 @@ class MappedFiles(Files):
 
 def free_bytes(path: Path | str) -> int:
     """What may be written to the file system of `path`. May hang with it. Raises OSError."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    space = os.statvfs(path)
+    return space.f_bavail * space.f_frsize
 
 
 def file_system_of(device: int) -> str:

@@ -80,10 +80,10 @@ def take_head(buffer: bytearray) -> Head | Response | None:
 
 
 def _head_of(lines: list[str]) -> Head | Response:
-    found = _REQUEST_LINE.fullmatch(lines[0])
-    if found is None:
+    request_line = _REQUEST_LINE.fullmatch(lines[0])
+    if request_line is None:
         return refusal(400, "the request line is not one of HTTP/1.1, such as: GET /metrics HTTP/1.1")
-    if found[3] != "1":
+    if request_line[3] != "1":
         return refusal(505, "only HTTP/1.1 is spoken here")
     fields: dict[str, list[str]] = {}
     for line in lines[1:]:
@@ -92,15 +92,15 @@ def _head_of(lines: list[str]) -> Head | Response:
             return refusal(400, "a header is not of the form name: value")
         fields.setdefault(field[1].lower(), []).append(field[2].strip(_BLANKS))
     # A later minor version is answered as the latest one that is known (RFC 9110 §2.5).
-    is_1_0 = found[4] == "0"
+    is_1_0 = request_line[4] == "0"
     fault = _fault_of(fields, is_1_0=is_1_0)
     if fault is not None:
         return fault
-    target = _TARGET.fullmatch(found[2])
-    if target is None and found[1] in METHODS:
+    target = _TARGET.fullmatch(request_line[2])
+    if target is None and request_line[1] in METHODS:
         return refusal(400, "the target is no path, such as: GET /metrics HTTP/1.1")
-    path = found[2] if target is None else target[1] or "/"
-    return Head(found[1], path, _keeps_open(fields, is_1_0=is_1_0), ", ".join(fields.get("accept", ())))
+    path = request_line[2] if target is None else target[1] or "/"
+    return Head(request_line[1], path, _keeps_open(fields, is_1_0=is_1_0), ", ".join(fields.get("accept", ())))
 
 
 def _fault_of(fields: dict[str, list[str]], *, is_1_0: bool) -> Response | None:

@@ -98,12 +98,12 @@ def _parsed(file: Path, content: bytes) -> NodeIdentity:
 def mismatches(identity: NodeIdentity, data_directory: Path, machine: str) -> list[str]:
     """In words, what does not fit between an identity and the place where it is."""
     path = os.path.abspath(data_directory)
-    found = []
+    reasons = []
     if identity.machine_id != machine:
-        found.append(f"it was made on the machine {identity.machine_id} and this is {machine}")
+        reasons.append(f"it was made on the machine {identity.machine_id} and this is {machine}")
     if identity.data_directory != path:
-        found.append(f"it was made for {identity.data_directory} and this is {path}")
-    return found
+        reasons.append(f"it was made for {identity.data_directory} and this is {path}")
+    return reasons
 
 
 def check_whole(data_directory: Path) -> None:
@@ -205,9 +205,9 @@ def bound(node_id: str | None, data_directory: Path, machine: str) -> NodeIdenti
     return _made(str(uuid.uuid4()) if node_id is None else node_id, data_directory, machine)
 
 
-def write(data_directory: Path, found: NodeIdentity) -> None:
+def write(data_directory: Path, identity: NodeIdentity) -> None:
     """Put it in the place of the one that is there. Raises ConfigFault."""
-    _write(data_directory, found)
+    _write(data_directory, identity)
 
 
 def has_journal(data_directory: Path) -> bool:

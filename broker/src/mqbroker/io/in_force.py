@@ -25,14 +25,14 @@ FILE_BYTES_MAX = 16 << 20  # as much as the largest of them may have, the file o
 
 def digests_of(files: Iterable[str]) -> dict[str, str]:
     """File -> SHA-256 of what it holds now. What is not there or cannot be read is left out."""
-    found = {}
+    digests = {}
     for file in files:
         try:
             with regular.opened(Path(file)) as stream:
-                found[file] = hashlib.sha256(stream.read(FILE_BYTES_MAX + 1)).hexdigest()
+                digests[file] = hashlib.sha256(stream.read(FILE_BYTES_MAX + 1)).hexdigest()
         except OSError:
             continue
-    return found
+    return digests
 
 
 class OptionsInForce:
@@ -72,5 +72,5 @@ class OptionsInForce:
 
 
 def _taken(text: str, files: Mapping[str, str]) -> dict[str, str]:
-    found = {"schema": SCHEMA, "files": dict(sorted(files.items()))}
-    return {"broker.toml": text, "files.json": f"{json.dumps(found, indent=1)}\n"}
+    document = {"schema": SCHEMA, "files": dict(sorted(files.items()))}
+    return {"broker.toml": text, "files.json": f"{json.dumps(document, indent=1)}\n"}

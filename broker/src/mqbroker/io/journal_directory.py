@@ -220,8 +220,8 @@ class JournalDirectory:
     @staticmethod
     def _numbers(names: list[str]) -> list[int]:
         """Of files that are called as we would call them: another name of a number would have a file count twice."""
-        found = ((int(match[1]), name) for name in names if (match := _NAME.fullmatch(name)))
-        return sorted(number for number, name in found if file_name(number) == name)
+        numbered = ((int(match[1]), name) for name in names if (match := _NAME.fullmatch(name)))
+        return sorted(number for number, name in numbered if file_name(number) == name)
 
     def _contents(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
         for number in numbers:
@@ -270,8 +270,8 @@ class JournalDirectory:
         """What is noted, and whether some of it is damaged: it has its name only when all of it is on disk, and is
         never empty."""
         lines = bytes(self.files.read(self.path / FORGONE_NAME)).decode(errors="replace").splitlines()
-        found = [_FORGONE.fullmatch(line) for line in lines]
-        return [Forgone(int(match[1]), int(match[2])) for match in found if match], not found or None in found
+        matches = [_FORGONE.fullmatch(line) for line in lines]
+        return [Forgone(int(match[1]), int(match[2])) for match in matches if match], not matches or None in matches
 
     def _cut(self, cut: Cut) -> None:
         size_bytes = self.files.size(self.path_of(cut.segment))

@@ -39,8 +39,8 @@ class LargeDirectory:
             names = self._files.names(self.path)
         except FileNotFoundError:
             return {}
-        found = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
-        return {file: self._files.size(self.path_of(file)) for file in sorted(found)}
+        ids = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+        return {file: self._files.size(self.path_of(file)) for file in sorted(ids)}
 
     def strangers(self) -> list[str]:
         """Names of what is no file of a large message."""

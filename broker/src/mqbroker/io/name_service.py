@@ -63,10 +63,10 @@ class NameEar(PollingEar):
         if whys:
             raise EndpointUnreachable(f"{'; '.join(whys[:3])}; see names and /etc/resolv.conf; it is tried again")
 
-    def _take(self, name: str, found: ResolvedPlaces) -> None:
-        self._empty[name] = 0 if found or not self._known.get(name) else self._empty[name] + 1
-        if found or name not in self._known or self._empty[name] >= EMPTY_LOOKS:
-            self._known[name] = found
+    def _take(self, name: str, places: ResolvedPlaces) -> None:
+        self._empty[name] = 0 if places or not self._known.get(name) else self._empty[name] + 1
+        if places or name not in self._known or self._empty[name] >= EMPTY_LOOKS:
+            self._known[name] = places
 
     def close(self) -> None:
         """Look no more, and end the thread (io/broadcast_endpoints.py:Ear)."""
@@ -85,8 +85,8 @@ class NameEar(PollingEar):
 def servers_of_host() -> list[tuple[str, int]]:
     """The name servers that the host asks. Raises OSError."""
     lines = [line.split() for line in RESOLV_CONF.read_text(encoding="utf-8", errors="replace").splitlines()]
-    found = [(words[1], PORT) for words in lines if len(words) >= 2 and words[0] == "nameserver"]
-    return found[:SERVERS_MAX] or [("127.0.0.1", PORT)]
+    servers = [(words[1], PORT) for words in lines if len(words) >= 2 and words[0] == "nameserver"]
+    return servers[:SERVERS_MAX] or [("127.0.0.1", PORT)]
 
 
 def ask(name: str, servers: list[tuple[str, int]]) -> list[srv.ServicePlace]:
@@ -95,8 +95,8 @@ def ask(name: str, servers: list[tuple[str, int]]) -> list[srv.ServicePlace]:
     for server in servers:
         asked = srv.question(secrets.randbits(16), name)
         try:
-            found = _by_datagram(asked, server)
-            return _by_stream(asked, server) if isinstance(found, srv.Truncated) else found
+            places = _by_datagram(asked, server)
+            return _by_stream(asked, server) if isinstance(places, srv.Truncated) else places
         except (OSError, srv.NoAnswer) as error:
             what = "no answer" if isinstance(error, TimeoutError) else error
             last = srv.NoAnswer(f"name server {server[0]}: {what}")
@@ -126,10 +126,10 @@ def _by_stream(asked: bytes, server: tuple[str, int]) -> list[srv.ServicePlace]:
     with socket.create_connection(server, ANSWER_S) as sock:
         sock.sendall(struct.pack(">H", len(asked)) + asked)
         (size,) = struct.unpack(">H", _exactly(sock, 2, deadline_s))
-        found = srv.targets(asked, _exactly(sock, size, deadline_s))
-    if isinstance(found, srv.Truncated):
+        places = srv.targets(asked, _exactly(sock, size, deadline_s))
+    if isinstance(places, srv.Truncated):
         raise srv.NoAnswer("its answer is cut")
-    return found
+    return places
 
 
 def _exactly(sock: socket.socket, size: int, deadline_s: float) -> bytes:

@@ -50,7 +50,7 @@ class PageReader:
     def _run(self) -> None:
         while (effect := self._requests.get()) is not None:
             try:
-                found = self._read(effect.slices)
+                pieces = self._read(effect.slices)
             except OSError as error:
                 self._on_fatal(fault_of(error, self._directory.path))
                 return
@@ -64,11 +64,11 @@ class PageReader:
                     StorageFault(str(self._directory.path), -1, why, "report this, it is a bug of the broker")
                 )
                 return
-            self._post(Done(effect.id, found))
+            self._post(Done(effect.id, pieces))
 
     def _read(self, slices: tuple[Slice, ...]) -> list[bytes]:
         """Raises OSError and StorageFault."""
-        files, found = self._directory.files, []
+        files, pieces = self._directory.files, []
         number, fd = -1, -1
         try:
             for place in slices:
@@ -77,11 +77,11 @@ class PageReader:
                         files.close(fd)
                         fd = -1
                     number, fd = place.segment, files.open_for_reading(self._directory.path_of(place.segment))
-                found.append(self._checked(place, files.read_at(fd, place.length, place.offset)))
+                pieces.append(self._checked(place, files.read_at(fd, place.length, place.offset)))
         finally:
             if fd >= 0:
                 files.close(fd)
-        return found
+        return pieces
 
     def _checked(self, place: Slice, data: bytes) -> bytes:
         if len(data) == place.length and crc32(data) == place.crc:

@@ -58,12 +58,12 @@ def opened_of_ours(path: Path, flags: int, mode: int = 0) -> int:
 
 def check_of_ours(path: Path) -> os.stat_result:
     """What the system says of such a file. Raises OSError."""
-    found = os.lstat(path)
-    _check(found, path)
-    return found
+    status = os.lstat(path)
+    _check(status, path)
+    return status
 
 
-def _check(found: os.stat_result, file: Path) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+def _check(status: os.stat_result, file: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise NotRegular(errno.EINVAL, f"Is {kind} and no regular file", str(file))

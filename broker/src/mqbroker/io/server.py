@@ -233,14 +233,14 @@ class Server:
     def load_configuration(self, effect: LoadConfiguration) -> None:
         """By an administrator: all or nothing, and the answer says which."""
         assert self._reload is not None
-        found = self._reload(True)
-        if found.options is None or found.users is None or found.faults:
-            self.node.post(Failed(effect.id, "\n".join(found.faults)))
+        read = self._reload(True)
+        if read.options is None or read.users is None or read.faults:
+            self.node.post(Failed(effect.id, "\n".join(read.faults)))
             return
-        self._take_options(found.options)
-        if found.cluster_key:
-            self.node.post(ClusterKeyChanged(found.cluster_key))
-        self.node.post(Done(effect.id, Configuration(found.options, found.users)))
+        self._take_options(read.options)
+        if read.cluster_key:
+            self.node.post(ClusterKeyChanged(read.cluster_key))
+        self.node.post(Done(effect.id, Configuration(read.options, read.users)))
         self._log.info("reloaded", users=1, options=1)
 
     def _take_options(self, options: BrokerOptions) -> None:

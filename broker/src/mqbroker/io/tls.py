@@ -59,12 +59,12 @@ def endings_of(listener: ListenerOptions, path: str) -> tuple[CertificateExpiry,
     files = [("tls-certificate-file", listener.tls_certificate_file, min)]
     if listener.tls_client_ca_file:
         files.append(("tls-client-ca-file", listener.tls_client_ca_file, max))
-    found = []
+    endings = []
     for option, file, choose in files:
         lives = lives_in(_certificates(file, f"{path}.{option}"))
         if lives:
-            found.append(CertificateExpiry(listener.name, option, file, *choose(lives, key=itemgetter(1))))
-    return tuple(found)
+            endings.append(CertificateExpiry(listener.name, option, file, *choose(lives, key=itemgetter(1))))
+    return tuple(endings)
 
 
 def files_of(listener: ListenerOptions) -> list[str]:
@@ -103,13 +103,13 @@ def server_name_of(tls: ssl.SSLObject) -> str:
 
 def faults_of(options: BrokerOptions) -> list[ConfigFault]:
     """Everything that is wrong with the files of all listeners, one fault a listener."""
-    found = []
+    faults = []
     for number, listener in enumerate(options.listeners):
         try:
             context_of(listener, f"listeners.{number}")
         except ConfigFault as fault:
-            found.append(fault)
-    return found
+            faults.append(fault)
+    return faults
 
 
 def _load_own(context: ssl.SSLContext, listener: ListenerOptions, path: str) -> None:
@@ -186,15 +186,15 @@ def _content(file: str, path: str) -> bytes:
 def certificate_of(tls: ssl.SSLObject) -> Certificate | None:
     """The names in the peer's certificate; None where it presented none, or nobody verified it."""
     try:
-        found: dict[str, Any] = tls.getpeercert() or {}
+        presented: dict[str, Any] = tls.getpeercert() or {}
     except (ssl.SSLError, ValueError) as fault:
         # Text that is not what its type says, UTF-8 that is none: Python gives up on the whole certificate.
         return Certificate(unreadable=str(fault))
-    if not found:
+    if not presented:
         return None
-    subject = [pair for part in found.get("subject", ()) for pair in part]
+    subject = [pair for part in presented.get("subject", ()) for pair in part]
     common = tuple(value for name, value in subject if name == "commonName")
-    alternative = tuple(value for kind, value in found.get("subjectAltName", ()) if kind in ALTERNATIVE_NAMES)
+    alternative = tuple(value for kind, value in presented.get("subjectAltName", ()) if kind in ALTERNATIVE_NAMES)
     return Certificate(common, alternative)
 
 

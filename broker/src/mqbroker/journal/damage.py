@@ -174,15 +174,15 @@ def _is_one_bit_off(buffer: bytes, offset: int, header: EntryHeader) -> bool:
 
 def _later_watermarks(buffer: bytes, offset: int, seed: int, position_before: int) -> list[int]:
     """Watermarks of all entries behind a bad one. A payload may hold the mark by chance: checksum and position tell."""
-    found: list[int] = []
+    watermarks: list[int] = []
     offset = _marked(buffer, offset)
     while offset >= 0:
         header = decode_entry_header(buffer, offset, seed)
         if header is not None and header.position > position_before and has_whole_payload(buffer, offset, header):
-            found.append(header.watermark)
+            watermarks.append(header.watermark)
             offset += entry_bytes(header.length) - 1
         offset = _marked(buffer, offset + 1)
-    return found
+    return watermarks
 
 
 def _marked(buffer: bytes, offset: int) -> int:
@@ -191,8 +191,8 @@ def _marked(buffer: bytes, offset: int) -> int:
     What is searched may be a mapping. Its own `find` looks at the byte behind the end, and where no memory is there the
     process is gone: seen with Python 3.11.2, in files whose size is whole pages, as that of the journal's is.
     """
-    found = _MARK.search(buffer, offset)
-    return -1 if found is None else found.start()
+    mark = _MARK.search(buffer, offset)
+    return -1 if mark is None else mark.start()
 
 
 def _next_sector(offset: int) -> int:

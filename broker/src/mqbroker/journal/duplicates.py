@@ -93,17 +93,17 @@ class DuplicateIds:
         """What is new since the last call, for the append that `place` is called for."""
         if not self._changed and not self._dropped:
             return []
-        found = [encode_duplicates(DuplicateIdsRecord(address, 0, [])) for address in self._dropped]
+        new = [encode_duplicates(DuplicateIdsRecord(address, 0, [])) for address in self._dropped]
         LOOK.has_touched = True
         for address in self._changed:
             held = self._addresses[address]
             pairs = [(number, held.ids[number]) for number in held.pending if number in held.ids]
             if pairs:
-                found.append(encode_duplicates(DuplicateIdsRecord(address, held.oldest, pairs)))
+                new.append(encode_duplicates(DuplicateIdsRecord(address, held.oldest, pairs)))
                 self._written.append((held, [number for number, _ in pairs]))
             held.pending = []
         self._dropped, self._changed = {}, {}
-        return found
+        return new
 
     def place(self, segment: JournalSegment) -> None:
         """The records went into this segment."""

@@ -200,11 +200,11 @@ class Journal:
 
     def pin(self, place: Slice, count: int, *, is_loose: bool = False) -> None:
         """Somebody refers to a place, so its segment is not deleted. -1: no longer."""
-        found = self._ledger.by_number(place.segment)
+        segment = self._ledger.by_number(place.segment)
         LOOK.has_touched = True
-        found.pins += count
+        segment.pins += count
         if is_loose:
-            found.loose_bytes += place.length * count
+            segment.loose_bytes += place.length * count
 
     def settle(self, queue_id: int, first_id: int, n: int) -> None:
         """These messages have left this queue for good. Bursts of neighbours become one range."""

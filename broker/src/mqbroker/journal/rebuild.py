@@ -22,12 +22,12 @@ class NoBeginning(MalformedRecord):
 def attributes_in(text: bytes, whose: str) -> dict[str, Any]:
     """What a record says of a queue or an address. Raises Malformed."""
     try:
-        found = json.loads(text)
+        attributes = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MalformedRecord(f"what is said of {whose} is no JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(attributes, dict):
         raise MalformedRecord(f"what is said of {whose} is no JSON object")
-    return found
+    return attributes
 
 
 def _check(number: int, maximum: int) -> None:
@@ -121,7 +121,7 @@ class Rebuild:
 
     def counts(self, runs: list[RecoveredRun]) -> list[records.Count]:
         """Delivery counts and due times of what is live."""
-        found: list[records.Count] = []
+        live: list[records.Count] = []
         for run in runs:
             for queue_id, ranges in run.live.items():
                 counts = self._counts.get(queue_id)
@@ -130,16 +130,16 @@ class Rebuild:
                 for first, n in ranges:
                     for low, high, attempts in counts.pieces(first, first + n):
                         if attempts is not None and attempts.delivery_count:
-                            found.append(records.Count(queue_id, low, high - low, *attempts))
-        return found
+                            live.append(records.Count(queue_id, low, high - low, *attempts))
+        return live
 
     def duplicates(self) -> dict[str, list[StoredId]]:
         """For each address the ids that it still knows, oldest first."""
-        found = {
+        by_address = {
             address: [held[number] for number in sorted(held) if held[number].segment >= self.trim]
             for address, (_, held) in self._duplicates.items()
         }
-        return {address: stored for address, stored in found.items() if stored}
+        return {address: stored for address, stored in by_address.items() if stored}
 
     def _run(self, record: records.RunRecord) -> None:
         first, count, arrived_ms, queue_ids, frames = record
@@ -280,10 +280,10 @@ class Rebuild:
         attributes = self._attributes.get(queue_id)
         if attributes is None:
             return False
-        found = self._may_leave.get(attributes)
-        if found is None:
-            found = self._may_leave[attributes] = leave.may_leave(attributes_in(attributes, f"queue {queue_id}"))
-        return found
+        may_leave = self._may_leave.get(attributes)
+        if may_leave is None:
+            may_leave = self._may_leave[attributes] = leave.may_leave(attributes_in(attributes, f"queue {queue_id}"))
+        return may_leave
 
 
 APPLIERS: Final[dict[type[Any], Callable[[Rebuild, Any], None]]] = {

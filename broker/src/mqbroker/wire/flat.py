@@ -52,10 +52,10 @@ _DEFAULTS: Final = (None, None, None, None, None, None, None, None, False, False
 
 def decode_flow_flat(buffer: Buffer, offset: int, end: int) -> FlowFields | None:
     """The fields of the flow that fills `offset` to `end`; None where its shape is unusual, as with properties."""
-    found = _list_at(buffer, offset + 3, end)
-    if found is None or buffer[offset : offset + 3] != _FLOW or not 4 <= found[0] <= 11:
+    head = _list_at(buffer, offset + 3, end)
+    if head is None or buffer[offset : offset + 3] != _FLOW or not 4 <= head[0] <= 11:
         return None
-    count, offset = found
+    count, offset = head
     fields: list[Any] = []
     for _ in range(min(count, _COUNTERS)):
         code = buffer[offset] if offset < end else -1
@@ -131,10 +131,10 @@ def encode_flow_frame(channel: int, session: SessionFlow, link: LinkFlow | None 
 
 def decode_disposition_flat(buffer: Buffer, offset: int, end: int) -> DispositionFields | None:
     """The fields of the disposition that fills `offset` to `end`; None where its shape is unusual."""
-    found = _list_at(buffer, offset + 3, end)
-    if found is None or buffer[offset : offset + 3] != _DISPOSITION:
+    head = _list_at(buffer, offset + 3, end)
+    if head is None or buffer[offset : offset + 3] != _DISPOSITION:
         return None
-    count, offset = found
+    count, offset = head
     role = buffer[offset] if offset + 1 < end else -1
     if role != codes.TRUE and role != codes.FALSE:
         return None

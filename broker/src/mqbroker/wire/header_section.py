@@ -52,8 +52,8 @@ def section_of(buffer: bytes, offset: int, end: int) -> Section | None:
         return known
     if len(_sections) >= CACHE_SIZE_MAX:
         _sections.clear()
-    found = _sections[raw] = _decoded_section(raw, 0, size)
-    return found
+    section = _sections[raw] = _decoded_section(raw, 0, size)
+    return section
 
 
 def _section_spelt_out(buffer: bytes, offset: int, end: int) -> Section | None:

@@ -48,16 +48,16 @@ def parts_of(run: Run) -> list[Run]:
     """The run cut where traits change, each part with its traits. Parts are runs of their own over the same buffer."""
     if run.is_plain or _is_plain(run):
         return [run]
-    found = [_traits(run, index) for index in range(run.count)]
-    if found == [PLAIN] * len(found):
+    traits = [_traits(run, index) for index in range(run.count)]
+    if traits == [PLAIN] * len(traits):
         return [run]
     parts = []
     begin = 0
     for index in range(1, run.count + 1):
         # A duplicate id or a key is one message's, even where the next has the same.
-        is_same = index < run.count and found[index] == found[begin]
-        if not is_same or found[begin].duplicate_id or found[begin].last_value:
-            parts.append(part_of(run, begin, index, found[begin]))
+        is_same = index < run.count and traits[index] == traits[begin]
+        if not is_same or traits[begin].duplicate_id or traits[begin].last_value:
+            parts.append(part_of(run, begin, index, traits[begin]))
             begin = index
     return parts
 
@@ -162,10 +162,10 @@ def _traits(run: Run, index: int) -> Traits:
         sections = scan_sections(payload, 0, len(payload))
         values: dict[str, Any] = {}
         if sections.properties >= 0:
-            found = decode_properties(payload, sections.properties, sections.end)[0]
-            values["expires_ms"] = max(found.absolute_expiry_time or 0, 0)
-            values["group_id"] = (found.group_id or "")[:KEY_SIZE_MAX]
-            values["group_sequence"] = _signed(found.group_sequence or 0)
+            properties = decode_properties(payload, sections.properties, sections.end)[0]
+            values["expires_ms"] = max(properties.absolute_expiry_time or 0, 0)
+            values["group_id"] = (properties.group_id or "")[:KEY_SIZE_MAX]
+            values["group_sequence"] = _signed(properties.group_sequence or 0)
         if sections.message_annotations >= 0:
             annotations = decode_annotations(payload, sections.message_annotations, sections.end)[0]
             if ORIGIN_ADDRESS in annotations:

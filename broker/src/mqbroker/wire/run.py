@@ -209,12 +209,12 @@ _structs: dict[tuple[int, int, int, int, int], Struct] = {}
 
 def _frame_struct(before: int, id_size: int, between: int, tag: int, behind: int) -> Struct:
     key = (before, id_size, between, tag, behind)
-    found = _structs.get(key)
-    if found is None:
+    struct = _structs.get(key)
+    if struct is None:
         if len(_structs) >= CACHE_SIZE_MAX:
             _structs.clear()
-        found = _structs[key] = Struct(f">I{before}s{'I' if id_size == 4 else 'B'}{between}s{tag}x{behind}s")
-    return found
+        struct = _structs[key] = Struct(f">I{before}s{'I' if id_size == 4 else 'B'}{between}s{tag}x{behind}s")
+    return struct
 
 
 def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: RunShape) -> array[int]:
@@ -349,10 +349,10 @@ _heads: Final[dict[tuple[int, int], Struct]] = {}
 
 
 def _head_struct(prefix_size: int, tag_size: int) -> Struct:
-    found = _heads.get((prefix_size, tag_size))
-    if found is None:
-        found = _heads[(prefix_size, tag_size)] = Struct(f">I{prefix_size}sI2sI{tag_size - 4}x2s")
-    return found
+    struct = _heads.get((prefix_size, tag_size))
+    if struct is None:
+        struct = _heads[(prefix_size, tag_size)] = Struct(f">I{prefix_size}sI2sI{tag_size - 4}x2s")
+    return struct
 
 
 def _sized_prefix(prefix: bytes, head_size: int) -> bytes:
@@ -436,16 +436,16 @@ _NO_LINK: Final = heading(0, 0, False)  # its heads are as large as those of `si
 def runs_of(payloads: Sequence[bytes]) -> list[Run]:
     """Whole messages in as few runs as they can be, which share a buffer."""
     frames = encode_payloads(payloads, _NO_LINK, 0)
-    found: list[Run] = []
+    runs: list[Run] = []
     offset = place = 0
     while place < len(payloads):
         parsed = parse_run(frames, offset, len(frames), len(payloads) - place, SIZE_MAX)
         if parsed is None:
-            return found + [single(payload) for payload in payloads[place:]]
-        found.append(parsed.run)
+            return runs + [single(payload) for payload in payloads[place:]]
+        runs.append(parsed.run)
         place += parsed.run.count
         offset = parsed.next_offset
-    return found
+    return runs
 
 
 def joined(singles: Sequence[Run]) -> Run | None:

@@ -28,8 +28,8 @@ def tail_is_settled(field_count: int, tail: bytes) -> bool | None:
         return None
     if len(_tails) >= CACHE_SIZE_MAX:
         _tails.clear()
-    found = _tails[key] = _decoded_tail(field_count, tail)
-    return found
+    is_settled = _tails[key] = _decoded_tail(field_count, tail)
+    return is_settled
 
 
 def _decoded_tail(field_count: int, tail: bytes) -> bool | None:

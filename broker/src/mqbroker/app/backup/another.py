@@ -17,35 +17,35 @@ from mqbroker.journal.recovered import Recovered
 REMEDY: Final = "give it to its own node, or to a new one that becomes it (--keep-node-id)"
 
 
-def is_cordoned(found: Recovered) -> bool:
+def is_cordoned(recovered: Recovered) -> bool:
     """Whether the node let no client in."""
-    return bool(found.duplicates.get(cordon.NAME))
+    return bool(recovered.duplicates.get(cordon.NAME))
 
 
-def is_leaving(found: Recovered) -> bool:
+def is_leaving(recovered: Recovered) -> bool:
     """Whether its messages were on their way to an heir."""
-    return bool(found.duplicates.get(scale_down.NAME)) or any(kind.is_draining for _, kind in kinds_in(found))
+    return bool(recovered.duplicates.get(scale_down.NAME)) or any(kind.is_draining for _, kind in kinds_in(recovered))
 
 
-def notes_of(found: Recovered) -> tuple[str, ...]:
+def notes_of(recovered: Recovered) -> tuple[str, ...]:
     """What the node of this backup goes on with when it is started as itself."""
     notes = []
-    if is_cordoned(found):
+    if is_cordoned(recovered):
         notes.append("the node was cordoned when the backup was made, and is so again: mqctl undrain has it serve")
-    if is_leaving(found):
+    if is_leaving(recovered):
         why = "the node was leaving when the backup was made, and goes on with that when it is started"
         notes.append(f"{why}: mqctl scale-down --cancel takes that back")
     return tuple(notes)
 
 
-def left_out(found: Recovered, backup_id: str, node_id: str) -> dict[int, str]:
+def left_out(recovered: Recovered, backup_id: str, node_id: str) -> dict[int, str]:
     """Queues that are nothing at the node with this id, by their ids: ways to itself, in which nothing waits. Raises
     ConfigFault for a backup that it cannot take."""
-    if is_leaving(found):
+    if is_leaving(recovered):
         raise ConfigFault(backup_id, f"was made while its node was leaving, and its queues go to an heir; {REMEDY}")
-    contents = found.queue_contents()
+    contents = recovered.queue_contents()
     names: dict[int, str] = {}
-    for queue_id, kind in kinds_in(found):
+    for queue_id, kind in kinds_in(recovered):
         if kind.is_forwarding and kind.forwards_to == node_id:
             if waiting := sum(count for _, count, _ in contents[queue_id]):
                 why = f"has {waiting} messages of address {kind.address} that wait for the node here"

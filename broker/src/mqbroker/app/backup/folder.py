@@ -53,10 +53,10 @@ class BackupFolder:
 
     def backups(self) -> list[BackupManifest]:
         """All backups, the oldest first. Raises ConfigFault where one manifest cannot be read, too."""
-        found, faults = self.look()
+        backups, faults = self.look()
         for fault in faults.values():
             raise fault
-        return found
+        return backups
 
     def look(self) -> tuple[list[BackupManifest], dict[str, ConfigFault]]:
         """All backups, the oldest first, and by its name why another one cannot be read."""
@@ -64,16 +64,16 @@ class BackupFolder:
             names = sorted(os.listdir(self.path / BACKUPS))
         except OSError as error:
             raise ConfigFault(str(self.path), f"is no folder of backups ({error.strerror})") from None
-        found: list[BackupManifest] = []
+        backups: list[BackupManifest] = []
         faults: dict[str, ConfigFault] = {}
         for name in names:
             backup_id = name.removesuffix(SUFFIX)
             if backup_id != name:
                 try:
-                    found.append(self.get(backup_id))
+                    backups.append(self.get(backup_id))
                 except ConfigFault as fault:
                     faults[backup_id] = fault
-        return sorted(found, key=lambda each: (each.made, each.id)), faults
+        return sorted(backups, key=lambda each: (each.made, each.id)), faults
 
     def get(self, backup_id: str) -> BackupManifest:
         """The manifest of one backup; raises ConfigFault where there is none of this id."""
@@ -84,10 +84,10 @@ class BackupFolder:
             text = path.read_bytes()
         except OSError as error:
             raise ConfigFault(str(path), f"there is no such backup ({error.strerror})") from None
-        found = manifests.parse(text, str(path))
-        if found.id != backup_id:
-            raise ConfigFault(str(path), f"is the manifest of {found.id}")
-        return found
+        manifest = manifests.parse(text, str(path))
+        if manifest.id != backup_id:
+            raise ConfigFault(str(path), f"is the manifest of {manifest.id}")
+        return manifest
 
     def verify(self, manifest: BackupManifest) -> None:
         """Read all of a backup. Raises StorageFault as well."""
@@ -170,18 +170,18 @@ class BackupFolder:
     def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
         """Delete all backups of each node but the newest `keep`, which is above 0, and files that none needs any more:
         these backups, and how many bytes of files."""
-        found, faults = self.look()
+        backups, faults = self.look()
         for fault in faults.values():
             # Which files it needs is not known, so none may go.
             raise ConfigFault(fault.path, f"{fault.why}; nothing is pruned beside it: remove it where it may go")
         gone: list[BackupManifest] = []
-        for node_id in {each.node_id for each in found}:
-            of_node = [each for each in found if each.node_id == node_id]
+        for node_id in {each.node_id for each in backups}:
+            of_node = [each for each in backups if each.node_id == node_id]
             # By the clock of its host, which may have been wrong, and by how far its journal was: both have to agree.
             by_journal = sorted(of_node, key=lambda each: (each.boot, each.position))
             newest = (*of_node[-keep:], *by_journal[-keep:])
             gone += [each for each in of_node if each not in newest]
-        needed = {file.sha256 for each in found if each not in gone for file in each.files}
+        needed = {file.sha256 for each in backups if each not in gone for file in each.files}
         try:
             for each in gone:
                 self._manifest_path(each.id).unlink()

@@ -123,15 +123,15 @@ def parse(text: bytes, where: str) -> BackupManifest:
         del document["schema"]
         files = tuple(CopiedFile(**each) for each in document.pop("files"))
         queues = document.pop("queues")
-        found = BackupManifest(
+        manifest = BackupManifest(
             files=files, queues=None if queues is None else tuple(QueueContents(**each) for each in queues), **document
         )
-        uuid.UUID(found.node_id)
+        uuid.UUID(manifest.node_id)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ConfigFault(where, "is no manifest of a backup") from None
-    if why := _fault_of(found):
+    if why := _fault_of(manifest):
         raise ConfigFault(where, why)
-    return found
+    return manifest
 
 
 def segment_name(number: int) -> str:
@@ -155,16 +155,16 @@ def is_id(text: str) -> bool:
     return len(text) <= ID_SIZE_MAX and _ID.fullmatch(text) is not None
 
 
-def _fault_of(found: BackupManifest) -> str:
-    if not isinstance(found.id, str) or not is_id(found.id):
-        return f"has an id that is none: {str(found.id)[:80]!r}"
-    numbers = (found.boot, found.term, found.position)
+def _fault_of(manifest: BackupManifest) -> str:
+    if not isinstance(manifest.id, str) or not is_id(manifest.id):
+        return f"has an id that is none: {str(manifest.id)[:80]!r}"
+    numbers = (manifest.boot, manifest.term, manifest.position)
     if not all(type(number) is int and number >= 0 for number in numbers):
         return "says no boot, term or position"
-    names = [file.name for file in found.files]
+    names = [file.name for file in manifest.files]
     if len(set(names)) != len(names):
         return "names a file twice"
-    for file in found.files:
+    for file in manifest.files:
         if not isinstance(file.name, str) or (file.segment is None and file.large is None):
             return f"names a file that no data directory has: {str(file.name)[:80]!r}"
         sizes = (file.used_bytes, file.size_bytes)
@@ -172,7 +172,7 @@ def _fault_of(found: BackupManifest) -> str:
             return f"says an impossible size of {file.name}"
         if not isinstance(file.sha256, str) or _SHA256.fullmatch(file.sha256) is None:
             return f"says no checksum of {file.name}"
-    if not any(file.segment is not None for file in found.files):
+    if not any(file.segment is not None for file in manifest.files):
         return "has no journal"
     return ""
 

@@ -57,12 +57,12 @@ def check_files(manifest: BackupManifest, place: FilePlace) -> None:
     for file in manifest.files:
         path = place(file)
         try:
-            size_bytes, found = path.stat().st_size, checksum_of(path)
+            size_bytes, checksum = path.stat().st_size, checksum_of(path)
         except OSError as error:
             raise ConfigFault(
                 str(path), f"cannot be read ({error.strerror}); it is {file.name} of {manifest.id}"
             ) from None
-        if (size_bytes, found) != (file.size_bytes, file.sha256):
+        if (size_bytes, checksum) != (file.size_bytes, file.sha256):
             raise ConfigFault(str(path), f"is not what was copied: it is {file.name} of {manifest.id}")
 
 
@@ -71,24 +71,24 @@ def recovered_of(manifest: BackupManifest, place: FilePlace) -> Recovered:
     files = MappedFiles()
     segments = sorted((file.segment, file) for file in manifest.files if file.segment is not None)
     contents = ((number, files.read(place(file))) for number, file in segments)
-    found = recover(contents, manifest.node_id_bytes, "stop")
+    recovered = recover(contents, manifest.node_id_bytes, "stop")
     sizes = {file.large: file.size_bytes for file in manifest.files if file.large is not None}
-    for run in large_runs(found):
+    for run in large_runs(recovered):
         if (fault := fault_of(run, sizes)) is not None:
             raise fault
-    for _ in rows_of(found, manifest.node_id):
+    for _ in rows_of(recovered, manifest.node_id):
         pass  # each record is taken apart, as a start would
-    if found.last_position != manifest.position:
-        why = f"ends at position {found.last_position}, and the backup was made at {manifest.position}"
+    if recovered.last_position != manifest.position:
+        why = f"ends at position {recovered.last_position}, and the backup was made at {manifest.position}"
         raise StorageFault(manifest.id, -1, why, "take another backup of this node")
-    return found
+    return recovered
 
 
-def contents_of(found: Recovered) -> tuple[QueueContents, ...]:
+def contents_of(recovered: Recovered) -> tuple[QueueContents, ...]:
     """What all queues hold, in the order of their names."""
-    contents = found.queue_contents()
+    contents = recovered.queue_contents()
     rows = []
-    for queue_id, kind in kinds_in(found):
+    for queue_id, kind in kinds_in(recovered):
         digest = NO_IDS
         for first, count, _ in contents[queue_id]:
             digest = digest.plus(first, count)
@@ -100,7 +100,7 @@ def check(manifest: BackupManifest, place: FilePlace) -> tuple[QueueContents, ..
     """Read all of a copy: its checksums, its journal as a start would, and whether in its queues is what was there.
     Raises ConfigFault or StorageFault."""
     check_files(manifest, place)
-    found = contents_of(recovered_of(manifest, place))
-    if manifest.queues is not None and found != manifest.queues:
+    contents = contents_of(recovered_of(manifest, place))
+    if manifest.queues is not None and contents != manifest.queues:
         raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
-    return found
+    return contents

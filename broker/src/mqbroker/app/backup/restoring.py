@@ -171,16 +171,16 @@ class RestoredDirectory:
     def finish(self, manifest: BackupManifest) -> RestoreReceipt:
         """All is there: it takes the place of what was there."""
         try:
-            found = reading.recovered_of(manifest, lambda file: self._place / file.name)
-            before, notes = reading.contents_of(found), another.notes_of(found)
+            recovered = reading.recovered_of(manifest, lambda file: self._place / file.name)
+            before, notes = reading.contents_of(recovered), another.notes_of(recovered)
             if manifest.queues is not None and before != manifest.queues:
                 raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
             owner = self._owner(manifest)
             if owner.node_id == manifest.node_id:
                 boot, next_id = self._jump(owner)
             else:
-                nothing = another.left_out(found, manifest.id, owner.node_id)
-                del found  # its files move
+                nothing = another.left_out(recovered, manifest.id, owner.node_id)
+                del recovered  # its files move
                 before = tuple(queue for queue in before if queue.name not in nothing.values())
                 notes = ()
                 boot, next_id = self._import(manifest, owner, nothing)
@@ -207,8 +207,8 @@ class RestoredDirectory:
         """Another node's backup is asked for by name. Raises ConfigFault."""
         if self._as_another or self._is_same(manifest):
             return
-        found = self._identity()
-        here = f"here is node {found.node_id}" if found else "here is none"
+        owner = self._identity()
+        here = f"here is node {owner.node_id}" if owner else "here is none"
         why = (
             f"is of node {manifest.node} ({manifest.node_id}), and {here}; --as-another-node gives its messages to the "
             "node here under that one's id, --keep-node-id makes the node here the one of the backup, which is gone"
@@ -217,28 +217,28 @@ class RestoredDirectory:
 
     def _asides(self) -> list[Path]:
         """What was put aside before, the newest first."""
-        found = [path for path in self._directory.glob(f"{ASIDE}-*") if path.name.rpartition("-")[2].isdecimal()]
-        return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+        asides = [path for path in self._directory.glob(f"{ASIDE}-*") if path.name.rpartition("-")[2].isdecimal()]
+        return sorted(asides, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
 
     def _identity(self) -> NodeIdentity | None:
         """Whose directory it is, or was before a restore that was cut off put that aside."""
         places = [self._directory, *(self._asides() if self._is_cut_off() else ())]
-        return next((found for place in places if (found := identity.load(place)) is not None), None)
+        return next((identity_there for place in places if (identity_there := identity.load(place)) is not None), None)
 
     def _is_cut_off(self) -> bool:
         return (self._directory / identity.RESTORE_MARKER).exists()
 
     def _is_same(self, manifest: BackupManifest) -> bool:
-        found = self._identity()
-        return self._keeps_node_id or (found is not None and found.node_id == manifest.node_id)
+        owner = self._identity()
+        return self._keeps_node_id or (owner is not None and owner.node_id == manifest.node_id)
 
     def _owner(self, manifest: BackupManifest) -> NodeIdentity:
         """Who the directory will be."""
         machine = identity.machine_id()
         if self._is_same(manifest):
             return identity.bound(manifest.node_id, self._directory, machine)
-        found = self._identity()
-        return identity.bound(None if found is None else found.node_id, self._directory, machine)
+        before = self._identity()
+        return identity.bound(None if before is None else before.node_id, self._directory, machine)
 
     def _journal(self, place: Path, owner: NodeIdentity) -> JournalDirectory:
         return JournalDirectory(place / JOURNAL_NAME, owner.node_id_bytes, self._options, MappedFiles())
@@ -274,17 +274,17 @@ class RestoredDirectory:
     def _known(self, owner: NodeIdentity) -> tuple[int, int]:
         """The latest start, and the next id, that are known here of this node: of what is put aside, or of the last
         restore. A second restore of a backup would else go on from where the first one did."""
-        found = [(0, 0)]
+        starts = [(0, 0)]
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             last = json.loads((self._directory / RECEIPT_NAME).read_bytes())
             if last["node_id"] == owner.node_id:
-                found.append((int(last["boot"]), int(last["next_id"])))
+                starts.append((int(last["boot"]), int(last["next_id"])))
         for place in (self._directory, *self._asides()[: self._is_cut_off()]):
             # Of another node, or damaged: it says nothing, and the jump is far all the same.
             with contextlib.suppress(MqError):
                 look = self._look(place, owner)
-                found.append((look.boot, look.next_id))
-        return max(boot for boot, _ in found), max(next_id for _, next_id in found)
+                starts.append((look.boot, look.next_id))
+        return max(boot for boot, _ in starts), max(next_id for _, next_id in starts)
 
     def _import(self, manifest: BackupManifest, owner: NodeIdentity, without: Iterable[int]) -> tuple[int, int]:
         """The messages under another node id: as an export and an import."""
@@ -292,11 +292,11 @@ class RestoredDirectory:
         theirs.mkdir(mode=0o700)
         for name in (JOURNAL_NAME, DIRECTORY):
             (self._place / name).rename(theirs / name)
-        found = reading.recovered_of(manifest, lambda file: theirs / file.name)
+        recovered = reading.recovered_of(manifest, lambda file: theirs / file.name)
         bodies = LargeDirectory(theirs / DIRECTORY)
         importer = written(
             self._journal(self._place, owner),
-            another.for_another(rows_of(found, manifest.node_id, bodies.read), without),
+            another.for_another(rows_of(recovered, manifest.node_id, bodies.read), without),
             FiledBodies(self._place / DIRECTORY),
         )
         assert importer.is_complete

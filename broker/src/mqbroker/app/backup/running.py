@@ -52,13 +52,13 @@ class RunningNode:
 
     def manifest(self) -> BackupManifest:
         """All files with their checksums: each is read once for that."""
-        found, made = self._found, datetime.now(UTC).isoformat(timespec="seconds")
+        told, made = self._found, datetime.now(UTC).isoformat(timespec="seconds")
         with self._told():
-            files = [self._looked_at(segment_name(number), used) for number, used in found["segments"]]
-            files += [self._looked_at(large_name(file), None) for file in found["large"]]
+            files = [self._looked_at(segment_name(number), used) for number, used in told["segments"]]
+            files += [self._looked_at(large_name(file), None) for file in told["large"]]
         return BackupManifest(
-            id_of(found["node"], made), found["node"], found["node_id"], made, __version__,
-            found["boot"], found["term"], found["position"], tuple(files),
+            id_of(told["node"], made), told["node"], told["node_id"], made, __version__,
+            told["boot"], told["term"], told["position"], tuple(files),
         )  # fmt: skip
 
     def content(self, file: CopiedFile) -> Iterator[bytes]:

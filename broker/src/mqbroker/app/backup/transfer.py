@@ -125,12 +125,12 @@ def _content(come: BinaryIO, file: CopiedFile) -> Iterator[bytes]:
 def _line(stream: BinaryIO) -> dict[str, Any]:
     line = stream.readline(MANIFEST_BYTES_MAX)
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ConfigFault(WHERE, "was cut off")
-    return found
+    return document
 
 
 @contextmanager

@@ -137,12 +137,12 @@ def _made(args: argparse.Namespace, made: BackupManifest, copied: int) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found, faults = BackupFolder(args.folder).look()
+    backups, faults = BackupFolder(args.folder).look()
     if args.json:
         bad = [{"id": backup_id, "why": str(fault)} for backup_id, fault in faults.items()]
-        print(safe_json(json.dumps({"schema": 1, "backups": [row_of(each) for each in found], "bad": bad})))
+        print(safe_json(json.dumps({"schema": 1, "backups": [row_of(each) for each in backups], "bad": bad})))
         return exits.FAILED if faults else exits.DONE
-    for each in found:
+    for each in backups:
         source.say(
             f"{each.id}: node {each.node} at {each.made}, {each.messages} messages, {each.used_bytes} bytes in "
             f"{len(each.files)} files"
@@ -302,12 +302,12 @@ def _minutes(text: str) -> int:
 
 def _number(text: str, least: int, most: int) -> int:
     try:
-        found = int(text)
+        number = int(text)
     except ValueError:
-        found = least - 1
-    if not least <= found <= most:
+        number = least - 1
+    if not least <= number <= most:
         raise argparse.ArgumentTypeError(f"is a whole number from {least} to {most}, not {text!r}")
-    return found
+    return number
 
 
 ACTIONS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {

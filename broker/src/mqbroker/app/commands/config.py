@@ -56,20 +56,20 @@ def _diff(started: Path, old: Path, new: Path, as_json: bool) -> int:
     except source.UnusableOptions as error:
         # What runs now was started from something that this version does not understand: only a restart is sure.
         return _show(OptionsVerdict.RESTART, [], as_json, f"the old file cannot be used: {error.faults[0]}")
-    found = compare.due(first, before, after)
-    return _show(compare.verdict(found), found, as_json, "")
+    changes = compare.due(first, before, after)
+    return _show(compare.verdict(changes), changes, as_json, "")
 
 
-def _show(verdict: OptionsVerdict, found: list[OptionChange], as_json: bool, note: str) -> int:
+def _show(verdict: OptionsVerdict, changes: list[OptionChange], as_json: bool, note: str) -> int:
     if as_json:
         rows = [
             {"option": row.path, "old": row.old, "new": row.new, "needs": row.needs.value, "why": row.why}
-            for row in found
+            for row in changes
         ]
         print(json.dumps({"schema": 1, "verdict": verdict.value, "changes": rows, "note": note}))
     else:
         print(verdict.value)
-        for row in found:
+        for row in changes:
             source.say(f"{row.path}: {json.dumps(row.old)} -> {json.dumps(row.new)} ({row.needs.value}: {row.why})")
         if note:
             source.say(note)

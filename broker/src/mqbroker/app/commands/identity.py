@@ -42,19 +42,19 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "show":
         return _show(directory, machine, args.json)
     if args.action == "init":
-        found, changed = identity.init(directory, machine)
-        return _changed(found, changed, args.json)
+        owner, changed = identity.init(directory, machine)
+        return _changed(owner, changed, args.json)
     with unused(directory):
         if args.action == "adopt":
-            found, changed = identity.adopt(directory, machine)
-            return _changed(found, changed, args.json)
-        found, aside = identity.new(directory, machine, even_if_original=args.even_if_original)
+            owner, changed = identity.adopt(directory, machine)
+            return _changed(owner, changed, args.json)
+        owner, aside = identity.new(directory, machine, even_if_original=args.even_if_original)
     note = (
         f"the copied journal is now {aside}; its messages are the original's, remove it when you are sure"
         if aside
         else ""
     )
-    return _changed(found, True, args.json, note)
+    return _changed(owner, True, args.json, note)
 
 
 @contextlib.contextmanager
@@ -69,31 +69,31 @@ def unused(directory: Path) -> Iterator[None]:
 
 
 def _show(directory: Path, machine: str, as_json: bool) -> int:
-    found = identity.load(directory)
-    if found is None:
+    owner = identity.load(directory)
+    if owner is None:
         raise ConfigFault(str(directory), "has no identity; `mqbroker identity init` makes one")
-    wrong = identity.mismatches(found, directory, machine)
-    row = {"schema": 1, **asdict(found), "matches": not wrong, "mismatches": wrong}
+    wrong = identity.mismatches(owner, directory, machine)
+    row = {"schema": 1, **asdict(owner), "matches": not wrong, "mismatches": wrong}
     if as_json:
         print(json.dumps(row))
     else:
-        _print_rows(found)
+        _print_rows(owner)
         for sentence in wrong:
             source.say(f"does not fit: {sentence}")
     return exits.IDENTITY if wrong else exits.DONE
 
 
-def _changed(found: NodeIdentity, changed: bool, as_json: bool, note: str = "") -> int:
+def _changed(owner: NodeIdentity, changed: bool, as_json: bool, note: str = "") -> int:
     if as_json:
-        print(json.dumps({"schema": 1, **asdict(found), "changed": changed, "note": note}))
+        print(json.dumps({"schema": 1, **asdict(owner), "changed": changed, "note": note}))
     else:
         print("changed" if changed else "unchanged")
-        _print_rows(found)
+        _print_rows(owner)
         if note:
             source.say(note)
     return exits.DONE
 
 
-def _print_rows(found: NodeIdentity) -> None:
-    for name, value in asdict(found).items():
+def _print_rows(owner: NodeIdentity) -> None:
+    for name, value in asdict(owner).items():
         source.say(f"{name}: {value}")

@@ -70,14 +70,14 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "import":
             return _import(args, directory, options)
         owner = _owner(directory)
-        found = _look(directory, owner, options)
+        recovered = _look(directory, owner, options)
         if args.action == "export":
-            _check_large(directory, found)
-            return _export(args, rows_of(found, owner.node_id, _reader(directory)))
+            _check_large(directory, recovered)
+            return _export(args, rows_of(recovered, owner.node_id, _reader(directory)))
         if args.action == "info":
-            return _info(args, found, owner)
-        _check_large(directory, found)
-        return _check(args, found, owner, _strangers(directory, owner, options))
+            return _info(args, recovered, owner)
+        _check_large(directory, recovered)
+        return _check(args, recovered, owner, _strangers(directory, owner, options))
 
 
 @contextmanager
@@ -93,10 +93,10 @@ def _damage_told(args: argparse.Namespace) -> Iterator[None]:
 
 
 def _owner(directory: Path) -> NodeIdentity:
-    found = identity.load(directory)
-    if found is None:
+    owner = identity.load(directory)
+    if owner is None:
         raise ConfigFault(str(directory), "has no identity, so it is no data directory; `mqbroker identity init`")
-    return found
+    return owner
 
 
 def _look(directory: Path, owner: NodeIdentity, options: JournalOptions) -> Recovered:
@@ -120,19 +120,19 @@ def _strangers(directory: Path, owner: NodeIdentity, options: JournalOptions) ->
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-def _info(args: argparse.Namespace, found: Recovered, owner: NodeIdentity) -> int:
+def _info(args: argparse.Namespace, recovered: Recovered, owner: NodeIdentity) -> int:
     queues = []
-    kinds = dict(kinds_in(found))
-    for queue_id, contents in sorted(found.queue_contents().items()):
+    kinds = dict(kinds_in(recovered))
+    for queue_id, contents in sorted(recovered.queue_contents().items()):
         kind = kinds[queue_id]
         queues.append(
             {"id": queue_id, "name": kind.name, "address": kind.address,
              "messages": sum(n for _, n, _ in contents)}
         )  # fmt: skip
     row: dict[str, Any] = {
-        "schema": 1, "format": found.format_version, "node_id": owner.node_id, "boot": found.boot,
-        "was_clean": found.was_clean, "next_id": found.next_id, "position": found.last_position,
-        "files": len(found.segments), "used_bytes": sum(use.used_bytes for use in found.segments),
+        "schema": 1, "format": recovered.format_version, "node_id": owner.node_id, "boot": recovered.boot,
+        "was_clean": recovered.was_clean, "next_id": recovered.next_id, "position": recovered.last_position,
+        "files": len(recovered.segments), "used_bytes": sum(use.used_bytes for use in recovered.segments),
         "messages": sum(queue["messages"] for queue in queues),
     }  # fmt: skip
     if args.json:
@@ -147,29 +147,29 @@ def _info(args: argparse.Namespace, found: Recovered, owner: NodeIdentity) -> in
 
 
 def _check(
-    args: argparse.Namespace, found: Recovered, owner: NodeIdentity, strangers: list[dict[str, str | int]]
+    args: argparse.Namespace, recovered: Recovered, owner: NodeIdentity, strangers: list[dict[str, str | int]]
 ) -> int:
     messages = 0
-    for row in rows_of(found, owner.node_id):  # each record is taken apart, as a start would
+    for row in rows_of(recovered, owner.node_id):  # each record is taken apart, as a start would
         messages += len(row.get("frames", ()))
-    findings = [{"event": finding.event, **finding.fields} for finding in found.findings] + strangers
+    findings = [{"event": finding.event, **finding.fields} for finding in recovered.findings] + strangers
     if args.json:
         print(json.dumps({"schema": 1, "good": True, "messages": messages, "findings": findings}))
         return exits.DONE
     for finding in findings:
         source.say(" ".join(f"{name}={value}" for name, value in finding.items()))
-    print(f"good: {len(found.segments)} files, {len(found.queues)} queues, {messages} messages")
+    print(f"good: {len(recovered.segments)} files, {len(recovered.queues)} queues, {messages} messages")
     return exits.DONE
 
 
-def _check_large(directory: Path, found: Recovered) -> None:
+def _check_large(directory: Path, recovered: Recovered) -> None:
     """Whether each large message has its file. Raises StorageFault."""
     large = LargeDirectory(directory / DIRECTORY)
     try:
         sizes = large.sizes()
     except OSError as error:
         raise io_fault_of(error, large.path) from None
-    for run in large_runs(found):
+    for run in large_runs(recovered):
         fault = fault_of(run, sizes)
         if fault is not None:
             raise fault

@@ -29,10 +29,10 @@ SECRET_BYTES_MAX: Final = 4096
 class Announced:
     """`found` is told of all brokers that are heard, whenever that changes."""
 
-    def __init__(self, group: Group, settings: Settings, found: Callable[[tuple[Endpoint, ...]], None]) -> None:
+    def __init__(self, group: Group, settings: Settings, on_brokers: Callable[[tuple[Endpoint, ...]], None]) -> None:
         self._group = group
         self._settings = settings
-        self._found = found
+        self._found = on_brokers
         self._loop = asyncio.get_running_loop()
         self._table = EntryTable("", "", settings.refresh_timeout_ms)
         self._table.listeners.append(self._changed)

@@ -38,8 +38,8 @@ async def consume(
     finally:
         for each in workers:
             each.cancel()
-        found = await asyncio.gather(*workers, return_exceptions=True)
-    for error in found:
+        outcomes = await asyncio.gather(*workers, return_exceptions=True)
+    for error in outcomes:
         if error is not None:
             raise error
 

@@ -131,15 +131,15 @@ class Inbox:
     async def next_many(self, count_max: int, timeout: float | None) -> list[Delivery]:
         """Those that are there, after a wait for the first; none after `timeout` seconds. Raises NothingMore."""
         try:
-            found = [await self.next(timeout)]
+            deliveries = [await self.next(timeout)]
         except TimeoutError:
             return []
         try:
-            while len(found) < count_max and (message := self.take()) is not None:
-                found.append(message)
+            while len(deliveries) < count_max and (message := self.take()) is not None:
+                deliveries.append(message)
         except UnreadableMessage as unreadable:
             self._unreadable = unreadable  # those before it first
-        return found
+        return deliveries
 
     async def _wait(self) -> None:
         waiter: asyncio.Future[None] = self._driver.loop.create_future()

@@ -83,14 +83,14 @@ class Requests:
 
     async def _sender(self, address: str) -> Sender:
         async with self._lock:
-            found = self._senders.get(address)
-            if found is None or found._outbox.error is not None:
-                found = self._senders[address] = await self._connection.sender(address)
+            sender = self._senders.get(address)
+            if sender is None or sender._outbox.error is not None:
+                sender = self._senders[address] = await self._connection.sender(address)
             self._senders.move_to_end(address)
-            idle = [name for name, each in self._senders.items() if each is not found and not each.pending_count]
+            idle = [name for name, each in self._senders.items() if each is not sender and not each.pending_count]
             if len(self._senders) > SENDERS_MAX and idle:
                 await self._senders.pop(idle[0]).close()
-            return found
+            return sender
 
     async def _read(self, replies: Receiver) -> None:
         try:

@@ -94,7 +94,7 @@ def from_json(text: bytes) -> Announcement:
 
 
 def _hears_in(row: dict[str, Any]) -> tuple[str, ...]:
-    found = row.get("hears", [])
-    if not isinstance(found, list) or len(found) > HEARS_MAX:
+    heard = row.get("hears", [])
+    if not isinstance(heard, list) or len(heard) > HEARS_MAX:
         raise MalformedField(f"hears must be a list of at most {HEARS_MAX}")
-    return tuple(text_of({"hears": each}, "hears", BOOT_ID) for each in found)
+    return tuple(text_of({"hears": each}, "hears", BOOT_ID) for each in heard)

@@ -26,15 +26,15 @@ class CandidateTable(EntryTable):
         self._places = own
         self.named: dict[str, list[tuple[str, int]]] = {}  # where each name leads, also to this node
 
-    def answer(self, found: Sequence[tuple[str, Connector]], now_ns: int) -> int:
+    def answer(self, places: Sequence[tuple[str, Connector]], now_ns: int) -> int:
         """Take the whole of an answer, each with the name that led to it; how many there was no room for."""
         wanted = {
-            f"{one.host}:{one.port}": (name, one) for name, one in found if (one.host, one.port) not in self._places
+            f"{one.host}:{one.port}": (name, one) for name, one in places if (one.host, one.port) not in self._places
         }
         keys = list(wanted)[:ENTRIES_MAX]
         LOOK.has_touched = True
         self.named = {}
-        for name, one in found[: ENTRIES_MAX + len(self._places)]:
+        for name, one in places[: ENTRIES_MAX + len(self._places)]:
             self.named.setdefault(name, []).append((one.host, one.port))
         for key in [each for each in self._entries if each not in keys]:
             entry = self._entries.pop(key)

@@ -122,28 +122,28 @@ class DiscoveryGroup:
 
     def heard(self, data: bytes, source: str, now_ns: int) -> None:
         """A datagram has come from `source`; it counts where its seal and its form are right."""
-        found = unseal(data, self.key)
+        announcement = unseal(data, self.key)
         if self.state is GroupState.LISTENING:
             self._expect_something(now_ns)
-        drop = found if isinstance(found, Drop) else self.table.hear(found, source, now_ns)
+        drop = announcement if isinstance(announcement, Drop) else self.table.hear(announcement, source, now_ns)
         if drop is not None:
             self._dropped(drop, source, now_ns)
-        elif isinstance(found, Announcement):
-            self._taken(found)
+        elif isinstance(announcement, Announcement):
+            self._taken(announcement)
             if self._is_relaying:
-                self._world.relay(self.options.name, found.node_id, data)
+                self._world.relay(self.options.name, announcement.node_id, data)
         self._plan()
 
-    def answered(self, found: list[tuple[str, Connector]], now_ns: int) -> None:
+    def answered(self, places: list[tuple[str, Connector]], now_ns: int) -> None:
         """Names were resolved: the whole answer, each place with its name."""
         assert isinstance(self.table, CandidateTable)
-        left_out = self.table.answer(found, now_ns)
+        left_out = self.table.answer(places, now_ns)
         if left_out:
-            self._dropped(Drop.FULL, found[-1][0], now_ns)
+            self._dropped(Drop.FULL, places[-1][0], now_ns)
         if self.table.entries:
             self._found_one()
         LOOK.has_touched = True
-        self._led.update(name for name, _ in found)
+        self._led.update(name for name, _ in places)
         self.heard_total += 1
         self._plan()
 

@@ -35,10 +35,10 @@ def to_note(datagram: bytes) -> bytes:
 
 def to_datagram(note: bytes) -> bytes:
     """The way back. Nothing is checked here: the datagram is, as all are."""
-    found = _FORM.fullmatch(note)
-    if found is None:
+    parts = _FORM.fullmatch(note)
+    if parts is None:
         return note
-    version, said = int(found[1]), found[3]
+    version, said = int(parts[1]), parts[3]
     if version > 255 or len(said) > 0xFFFF:
         return note
-    return _HEAD.pack(MAGIC, version, len(said)) + said + bytes.fromhex(found[2].decode())
+    return _HEAD.pack(MAGIC, version, len(said)) + said + bytes.fromhex(parts[2].decode())

@@ -78,7 +78,7 @@ def _targets(asked: bytes, data: bytes) -> list[ServicePlace] | Truncated:
         raise NoAnswer("its answer is to another question")
     if code == _NO_SUCH_NAME:
         return []
-    found, offset = [], len(asked)
+    places, offset = [], len(asked)
     for _ in range(min(answers, TARGETS_MAX)):
         _, offset = _name(data, offset)
         kind, group, _, size = _RECORD.unpack_from(data, offset)
@@ -87,9 +87,9 @@ def _targets(asked: bytes, data: bytes) -> list[ServicePlace] | Truncated:
             priority, weight, port = _SRV.unpack_from(data, offset)
             host, _ = _name(data, offset + _SRV.size)
             if host and port:  # a target of "." says that there is no such service
-                found.append(ServicePlace(priority, weight, port, host))
+                places.append(ServicePlace(priority, weight, port, host))
         offset += size
-    return sorted(found, key=lambda one: one.priority)
+    return sorted(places, key=lambda one: one.priority)
 
 
 def _name(data: bytes, offset: int) -> tuple[str, int]:

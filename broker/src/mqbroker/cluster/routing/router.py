@@ -140,12 +140,12 @@ class Router:
     @property
     def targets(self) -> list[RoutingTarget]:
         """Those that are there, by id."""
-        found = [each for each in self._probed() if self._answering.get(each)]
+        there = [each for each in self._probed() if self._answering.get(each)]
         if self._pool.heard is not None:
-            found += self._pool.heard()
+            there += self._pool.heard()
         if self._pool.local is not None:
-            found = [each for each in found if each.id != self._pool.local.id] + [self._pool.local]
-        return sorted(found)
+            there = [each for each in there if each.id != self._pool.local.id] + [self._pool.local]
+        return sorted(there)
 
     def restore(self, key: str, target_id: str, used_ns: int, now_ns: int) -> None:
         """A key was sent there before the start; the one that was used last comes last."""
@@ -168,9 +168,9 @@ class Router:
         """The key of a connection that has these values: the first in which the filter finds anything."""
         for value in values:
             text = value[:KEY_CHARACTERS_MAX]
-            found = None if self._key_filter is None else self._key_filter.search(text)
-            if self._key_filter is None or found is not None:
-                return text if found is None else found[0]
+            match = None if self._key_filter is None else self._key_filter.search(text)
+            if self._key_filter is None or match is not None:
+                return text if match is None else match[0]
         return ""
 
     def route(self, key: str, now_ns: int) -> RoutingVerdict:

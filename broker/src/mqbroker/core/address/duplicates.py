@@ -104,15 +104,15 @@ class Duplicates:
 
     def behind(self, address: str, number: int, count_max: int, bytes_max: int) -> tuple[list[bytes], int]:
         """The first ids of an address with numbers above this one, so many at most, and the number of the last."""
-        found: list[bytes] = []
+        ids: list[bytes] = []
         for duplicate_id, each in self._seen.get(address, NO_SEEN).items():
             if each <= number:
                 continue
-            found.append(duplicate_id)
+            ids.append(duplicate_id)
             number, bytes_max = each, bytes_max - len(duplicate_id)
-            if len(found) >= count_max or bytes_max <= 0:
+            if len(ids) >= count_max or bytes_max <= 0:
                 break
-        return found, number
+        return ids, number
 
     def take_over(self, address: str, ids: list[bytes]) -> None:
         """Another node, that leaves, has seen these at the address; on disk with this step's append."""

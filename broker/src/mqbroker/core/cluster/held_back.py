@@ -273,7 +273,7 @@ def _name_of(kind: QueueKind) -> str:
 def stored_in(recovered: Recovered) -> dict[tuple[str, str, int], IdRanges]:
     """What the journal keeps, by the name of a queue, the node that has to answer, and the number in the name of its
     link. Raises StorageFault."""
-    found: dict[tuple[str, str, int], IdRanges] = {}
+    waiting: dict[tuple[str, str, int], IdRanges] = {}
     for name, stored in recovered.duplicates.items():
         if not name.startswith(PREFIX) or not stored:
             continue
@@ -281,7 +281,7 @@ def stored_in(recovered: Recovered) -> dict[tuple[str, str, int], IdRanges]:
         packed = b"".join(each.duplicate_id for each in stored)
         if not number.isdecimal() or len(packed) % _STRETCH.size:
             raise unreadable(f"what waits of queue {queue!r}", f"{name!r} has {len(packed)} bytes")
-        ids = found[queue, node_id, int(number)] = IdRanges()
+        ids = waiting[queue, node_id, int(number)] = IdRanges()
         for first, end in _STRETCH.iter_unpack(packed):
             ids.add(first, end)
-    return found
+    return waiting

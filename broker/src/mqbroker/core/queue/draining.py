@@ -116,14 +116,14 @@ def _keep_last(queue: QueueThatDrains) -> None:
     """Of each key. What is to be delivered again is asked when its time comes."""
     held, unknown = queue.last_values, set()
     LOOK.has_touched = True
-    found = [(key, piece) for each in queue.backlog for key, piece in values(queue.kind, each) if key]
+    lying = [(key, piece) for each in queue.backlog for key, piece in values(queue.kind, each) if key]
     again = [segment for due_ms, _, segment in queue.scheduled if due_ms != segment.run.deliver_at_ms]
-    found_again = [(key, piece) for each in again for key, piece in values(queue.kind, each) if key]
-    for key, piece in (*found, *found_again):
+    awaiting = [(key, piece) for each in again for key, piece in values(queue.kind, each) if key]
+    for key, piece in (*lying, *awaiting):
         last = held.get(key)
         if last is None:
             unknown.add(key)
         if last is None or ((key in unknown or piece.run.deliver_at_ms) and age(last) < age(piece)):
             held[key] = piece
-    old = [piece for key, piece in found if not queue.is_last(key, piece)]
+    old = [piece for key, piece in lying if not queue.is_last(key, piece)]
     queue.gone += [(REPLACED, queue.backlog.take_at(piece.rank, 1)) for piece in old]

@@ -157,16 +157,16 @@ class _Remembered:
     def filter_of(self, selector: Selector) -> MessageFilter:
         """That of a selector, which is new where there was none. As many are kept as verdicts, and texts of so much
         size, then all of them go: those of consumers that have gone are among them."""
-        found = self.filters.get(selector)
-        if found is None:
+        kept = self.filters.get(selector)
+        if kept is None:
             size = len(selector.text)
             if len(self.filters) >= REMEMBERED_MAX or self.size + size > FILTERS_SIZE_MAX:
                 self.forget()
                 self.filters.clear()
                 self.size = 0
             self.size += size
-            found = self.filters[selector] = MessageFilter(selector)
-        return found
+            kept = self.filters[selector] = MessageFilter(selector)
+        return kept
 
     def forget(self) -> None:
         """All verdicts."""

@@ -267,8 +267,8 @@ def _check_goes_on(store: Store, kind: QueueKind, source: str) -> None:
     """Raises Refused where a subscription that all had come of, and was on disk here, was ended by its subscriber here
     since, or changed by it: it is not made anew, and who changed it gets nothing more of what it was. Where somebody
     else changed it, such as an operator's file, nobody has ended it."""
-    found = store.queues.get(kind.name)
-    is_ended = found is None or (is_of_subscribers(found.kind) and other_terms(found.kind, kind))
+    namesake = store.queues.get(kind.name)
+    is_ended = namesake is None or (is_of_subscribers(namesake.kind) and other_terms(namesake.kind, kind))
     if is_ended and store.arrivals.had_here(source):
         raise Refused(ENDED, f"subscription {kind.name!r} was ended here")
 
@@ -278,17 +278,17 @@ def _make_queue(store: Store, kind: QueueKind | None, names: tuple[str, ...], no
     be here comes, which cannot go in a circle. Raises Refused."""
     if kind is None or names != (cluster_name_of(kind.name, store.node_id),):
         raise Refused("amqp:invalid-field", "a queue that drains says its attributes, and its route is its namesake")
-    found = store.queues.get(kind.name)
-    if found is None and kind.is_ring:
+    namesake = store.queues.get(kind.name)
+    if namesake is None and kind.is_ring:
         store.creation.check_ring(kind)
         store.retroactive.moves_here(kind)
-    elif found is None:
+    elif namesake is None:
         store.creation.check_queue(kind, BROKER)
         store.add_queue(kind)  # it is not new in the cluster: what its address keeps for later queues it has had
-    elif found.kind.is_draining and not found.kind.drain_ends and not ends:  # one that ends keeps what comes
-        why = f"queue {kind.name!r} drains itself, to node {found.kind.forwards_to}"
+    elif namesake.kind.is_draining and not namesake.kind.drain_ends and not ends:  # one that ends keeps what comes
+        why = f"queue {kind.name!r} drains itself, to node {namesake.kind.forwards_to}"
         raise Refused("amqp:precondition-failed", why)
-    elif not kind.is_ring and (what := other_terms(found.kind, kind)):
+    elif not kind.is_ring and (what := other_terms(namesake.kind, kind)):
         store.remotes.awaited.moves_here(
             names[0], node_id, has_come=True
         )  # nothing does, and nobody has to wait for it

@@ -135,13 +135,13 @@ class Cordoning:
 
     def _places(self, listener: ListenerOptions) -> dict[str, Connector]:
         """By node: how clients of such a listener reach those that are there, and take clients themselves."""
-        found: dict[str, Connector] = {}
+        places: dict[str, Connector] = {}
         for connection in self._connections():
             for member in connection.topology.others:
                 place = place_at(member, listener)
                 if place is not None and not member.heir and connection.is_linked(member.node_id) is not False:
-                    found[member.node_id] = place
-        return found
+                    places[member.node_id] = place
+        return places
 
     def on_time(self, now_ns: int) -> None:
         """Clients that are still here leave; last those of which something is not settled."""

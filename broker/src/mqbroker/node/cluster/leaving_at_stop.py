@@ -81,14 +81,14 @@ class LeavingAtStop:
         if broker.at.monotonic_ns < self._restart_until_ns:
             broker.notice(Level.INFO, "scale-down-passed-over", why=RESTARTS, **self._left())
             return None
-        found = self._chosen()
+        heir_or_why = self._chosen()
         if broker.store.remotes.scale_down.is_on:
-            found = "a scale-down that was called off is not over"
+            heir_or_why = "a scale-down that was called off is not over"
         elif broker.store.arrivals.drained_here():
-            found = "queues of other nodes drain to this one"
-        if isinstance(found, HeirCandidate):
-            return found
-        self._tell_vain("scale-down-passed-over", found)
+            heir_or_why = "queues of other nodes drain to this one"
+        if isinstance(heir_or_why, HeirCandidate):
+            return heir_or_why
+        self._tell_vain("scale-down-passed-over", heir_or_why)
         return None
 
     def _chosen(self) -> HeirCandidate | str:
@@ -194,11 +194,11 @@ class LeavingAtStop:
 
     def _turns(self, now_ns: int) -> None:
         if self._answered_or_looked_at_again(now_ns):
-            found = "it did not answer" if self._broker.store.remotes.scale_down.is_on else self._chosen()
-            if isinstance(found, HeirCandidate):
-                self._begin(found)
+            heir_or_why = "it did not answer" if self._broker.store.remotes.scale_down.is_on else self._chosen()
+            if isinstance(heir_or_why, HeirCandidate):
+                self._begin(heir_or_why)
             else:
-                self._stopping.stop_waiting(f"the node that takes them leaves itself, and {found}")
+                self._stopping.stop_waiting(f"the node that takes them leaves itself, and {heir_or_why}")
 
     def _answered_or_looked_at_again(self, now_ns: int) -> bool:
         """True: the heir has answered for what it may have, or is waited for no longer. False: a look is due again."""

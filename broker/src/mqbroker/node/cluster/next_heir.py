@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def candidates(broker: ClusterBroker) -> list[HeirCandidate]:
     """Nodes to which a link stands."""
-    found = []
+    linked = []
     for connection in broker.cluster.connections.values():
         for bridge in connection.bridges.values():
             member = connection.topology.get(bridge.node_id)
@@ -34,17 +34,17 @@ def candidates(broker: ClusterBroker) -> list[HeirCandidate]:
             told = [each.place for each in (*member.connectors, bridge.connector)]
             places = frozenset((*told, *connection.listed_places.places_of(bridge.node_id)))
             options = connection.options
-            found.append(
+            linked.append(
                 HeirCandidate(options.name, options.discovery_group_ref, member.node_id, member.name, places,
                           member.scale_down_group, member.heir)
             )  # fmt: skip
-    return found
+    return linked
 
 
-def chosen(broker: ClusterBroker, found: Sequence[HeirCandidate]) -> HeirCandidate | str:
+def chosen(broker: ClusterBroker, linked: Sequence[HeirCandidate]) -> HeirCandidate | str:
     """One of these that `[scale-down]` allows and that stays, or why there is none."""
     options = broker.options.scale_down
-    return choose(options, [broker.discovery.connectors[name] for name in options.connectors], found)
+    return choose(options, [broker.discovery.connectors[name] for name in options.connectors], linked)
 
 
 class NextHeir:
@@ -87,8 +87,8 @@ class NextHeir:
         if not owed or not (is_late or is_full or is_given_up):
             return None
         tried = {record.target, *(node_id for _, node_id in record.past)}
-        found = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
-        return found if isinstance(found, HeirCandidate) else None
+        heir = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
+        return heir if isinstance(heir, HeirCandidate) else None
 
     @property
     def _went_count(self) -> int:

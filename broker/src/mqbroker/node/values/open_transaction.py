@@ -85,10 +85,10 @@ class OpenTransaction:
 
     def restore_some(self) -> int:
         """The next of what is enlisted is the peer's again, as if nothing had been said of it; how many entries."""
-        found = self._take_some(ENLISTED)
-        for session, first, taken in found:
+        enlisted = self._take_some(ENLISTED)
+        for session, first, taken in enlisted:
             session.unsettled.put_back(first, taken.with_token(taken.token.token))
-        return len(found)
+        return len(enlisted)
 
     def _take_enlisted(self) -> Iterator[tuple[Session, int, Taken]]:
         while self.enlisted:
@@ -104,13 +104,13 @@ class OpenTransaction:
         else:
             del self.enlisted[0]
             last = high
-        found: list[tuple[Session, int, Taken]] = []
+        enlisted: list[tuple[Session, int, Taken]] = []
         for first, taken in session.unsettled.take_numbered(low, last):
             if isinstance(taken.token, Enlistment) and taken.token.transaction is self:
-                found.append((session, first, taken))
+                enlisted.append((session, first, taken))
             else:
                 session.unsettled.put_back(first, taken)
-        return found
+        return enlisted
 
 
 class Enlistment:
