@@ -31,10 +31,10 @@ TWICE = re.compile(r"Found duplicate mapping key '(.*)'\.\s+Origin: (.*)")
 def program(name: str) -> str:
     """A program of Ansible: the one beside this Python, else the one on the PATH."""
     beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
         raise UsageError(f"{name} is not installed", "pip install ansible-core")
-    return found
+    return path
 
 
 def read_all(

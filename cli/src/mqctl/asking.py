@@ -81,20 +81,20 @@ def gather(
     rows: list[dict[str, Any]] = []
     is_whole, told = True, set() if told is None else told
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for node, found in on_each(nodes, lambda one: _ask(world, one, listing), lambda _: advance(1)):
+        for node, answer in on_each(nodes, lambda one: _ask(world, one, listing), lambda _: advance(1)):
             trouble = ""
-            if isinstance(found, CommandError):
-                trouble = found.what
-            elif not found.get("is_whole", True):
-                trouble = f"{node.name}: the list is cut at {len(found[listing.key])} rows; narrow it"
+            if isinstance(answer, CommandError):
+                trouble = answer.what
+            elif not answer.get("is_whole", True):
+                trouble = f"{node.name}: the list is cut at {len(answer[listing.key])} rows; narrow it"
             if trouble:
                 is_whole = False
             if trouble and trouble not in told:
                 told.add(trouble)
                 world.note(f"mqctl: {trouble}")
-            if isinstance(found, CommandError):
+            if isinstance(answer, CommandError):
                 continue
-            rows += [row_of(node, one, listing.names) for one in found[listing.key] if listing.keep(one)]
+            rows += [row_of(node, one, listing.names) for one in answer[listing.key] if listing.keep(one)]
     return rows, is_whole
 
 
@@ -104,9 +104,9 @@ def _ask(world: World, node: Node, listing: ListOperation) -> dict[str, Any]:
     return answer
 
 
-def row_of(node: Node, found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def row_of(node: Node, fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """One object of a node as a row: some fields under our names, the rest as the broker has them."""
-    renamed = {names.get(name, name): value for name, value in found.items()}
+    renamed = {names.get(name, name): value for name, value in fields.items()}
     return {"host": node.host, "instance": node.instance, **renamed}
 
 

@@ -166,14 +166,14 @@ def instance_words(node: Node) -> list[str]:
 def said(stream: BackupStream, *, may_fail: bool = False) -> JsonRow:
     """The one line of JSON that a command prints, also where it says so of something that is bad."""
     line = stream.line()
-    found = _document(line)
+    document = _document(line)
     try:
         why = stream.end()
     except CommandError as error:
         why = error.what
-    if (why and not (may_fail and found)) or not found:
+    if (why and not (may_fail and document)) or not document:
         raise CommandError(f"{stream.place}: {why or 'mqbroker backup said nothing'}", "mqctl backup list")
-    return found
+    return document
 
 
 def carried(
@@ -278,7 +278,7 @@ def written(world: World, options: AskOptions, rows: Rows, errors: Sequence[Comm
 
 def _document(text: bytes) -> JsonRow:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

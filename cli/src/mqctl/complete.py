@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 def clusters(context: typer.Context, incomplete: str) -> list[str]:
     """Names of clusters of the inventory that begin as the word does."""
-    return _offered(context, incomplete, lambda found: [one.name for one in found])
+    return _offered(context, incomplete, lambda known: [one.name for one in known])
 
 
 def hosts(context: typer.Context, incomplete: str) -> list[str]:
     """Names of hosts, those of --cluster where it is given."""
     named = context.params.get("cluster")
     return _offered(
-        context, incomplete, lambda found: [h.name for one in found if named in (None, "", one.name) for h in one.hosts]
+        context,
+        incomplete,
+        lambda known: [h.name for one in known if named in (None, "", one.name) for h in one.hosts],
     )
 
 
@@ -33,8 +35,8 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
     return _offered(
         context,
         incomplete,
-        lambda found: [
-            name for one in found if named in (None, "", one.name) for host in one.hosts for name in host.node_names
+        lambda known: [
+            name for one in known if named in (None, "", one.name) for host in one.hosts for name in host.node_names
         ],
     )
 
@@ -52,7 +54,7 @@ def _offered(
         options = InventoryOptions(
             inventory=list(given.get("inventory") or []) or None, vault_password_file=given.get("vault_password_file")
         )
-        found = load_all(real_world(no_color=True), options)
-        return [name for name in names(found) if name.startswith(incomplete)]
+        known = load_all(real_world(no_color=True), options)
+        return [name for name in names(known) if name.startswith(incomplete)]
     except Exception:  # the edge of a shell's completion
         return []

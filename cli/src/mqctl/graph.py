@@ -73,7 +73,7 @@ def _port(row: Mapping[str, Any], instance: Instance) -> str:
 
 def meetings(rows: Sequence[GraphRow]) -> list[GraphRow]:
     """The places where instances meet, with who announces itself there and who listens."""
-    found: dict[tuple[str, str], GraphRow] = {}
+    by_place: dict[tuple[str, str], GraphRow] = {}
     for row in rows:
         if row["what"] in (SENDS, HEARS):
             empty: GraphRow = {
@@ -83,11 +83,11 @@ def meetings(rows: Sequence[GraphRow]) -> list[GraphRow]:
                 "senders": [],
                 "receivers": [],
             }
-            one = found.setdefault((row["cluster"], row["place"]), empty)
+            one = by_place.setdefault((row["cluster"], row["place"]), empty)
             if row["name"] not in one["names"]:
                 one["names"].append(row["name"])
             one["senders" if row["what"] == SENDS else "receivers"].append(node_of(row))
-    return list(found.values())
+    return list(by_place.values())
 
 
 def node_of(row: GraphRow) -> str:

@@ -37,8 +37,8 @@ def ask(world: World, nodes: Sequence[Node]) -> dict[str, FormatsRead | None]:
 
 def _ask(world: World, node: Node) -> Mapping[str, Any]:
     with open_admin(world, node, LOOK_S) as session:
-        found: Mapping[str, Any] = session.call("topology")
-    return found
+        topology: Mapping[str, Any] = session.call("topology")
+    return topology
 
 
 def read_of(topology: Mapping[str, Any]) -> FormatsRead:
@@ -48,26 +48,26 @@ def read_of(topology: Mapping[str, Any]) -> FormatsRead:
     return FormatsRead(own[0] if own else by_all, by_all)
 
 
-def read_by_all(found: Mapping[str, FormatsRead | None]) -> list[int]:
+def read_by_all(by_node: Mapping[str, FormatsRead | None]) -> list[int]:
     """Formats that all nodes read for certain, ascending."""
-    said = [set(UNSAID if one is None else one.by_all) for one in found.values()]
+    said = [set(UNSAID if one is None else one.by_all) for one in by_node.values()]
     return sorted(set.intersection(*said)) if said else []
 
 
-def told(found: Mapping[str, FormatsRead | None]) -> str:
+def told(by_node: Mapping[str, FormatsRead | None]) -> str:
     """In words, for people; empty where no node answers."""
-    if not any(found.values()):
+    if not any(by_node.values()):
         return ""
-    common = read_by_all(found)
-    later = sorted({each for one in found.values() if one for each in one.own} - set(common))
+    common = read_by_all(by_node)
+    later = sorted({each for one in by_node.values() if one for each in one.own} - set(common))
     lacking = [
-        f"{each} is not for certain read by {_lacking(found, each)}, so nobody may write it yet" for each in later
+        f"{each} is not for certain read by {_lacking(by_node, each)}, so nobody may write it yet" for each in later
     ]
     return "; ".join((f"journal files: all nodes read format {_and(common) or '(none)'}", *lacking, NO_WAY_BACK))
 
 
-def _lacking(found: Mapping[str, FormatsRead | None], version: int) -> str:
-    names = [name for name, one in found.items() if one is None or version not in one.own]
+def _lacking(by_node: Mapping[str, FormatsRead | None], version: int) -> str:
+    names = [name for name, one in by_node.items() if one is None or version not in one.own]
     return ", ".join(names) or "a node that is not in the inventory or not linked"
 
 

@@ -33,14 +33,14 @@ def ask(world: World, node: Node, action: str) -> JournalRow:
     try:
         stream.settimeout(LONG_WORK_S)
         out = _output(node, stream)
-        found = _document(out)
-        if stream.exit_code() and "good" not in found:
+        document = _document(out)
+        if stream.exit_code() and "good" not in document:
             raise _refusal(node, stream)
     finally:
         stream.close()
-    if not found:
+    if not document:
         raise CommandError(f"{node.name}: mqbroker journal {action} printed no JSON", "mqctl status")
-    return found
+    return document
 
 
 def take(world: World, node: Node, write_chunk: Callable[[bytes], object]) -> tuple[int, JournalRow]:
@@ -69,12 +69,12 @@ def bring(world: World, node: Node, chunks: Iterable[bytes]) -> JournalRow:
     try:
         stream.settimeout(LONG_WORK_S)
         _send(stream, chunks)
-        found = _document(_output(node, stream))
-        if stream.exit_code() or not found:
+        document = _document(_output(node, stream))
+        if stream.exit_code() or not document:
             raise _refusal(node, stream)
     finally:
         stream.close()
-    return found
+    return document
 
 
 def _send(stream: CommandStream, chunks: Iterable[bytes]) -> None:
@@ -110,10 +110,10 @@ def _output(node: Node, stream: CommandStream) -> bytes:
 
 def _document(text: bytes) -> JournalRow:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _refusal(node: Node, stream: CommandStream) -> CommandError:
@@ -135,11 +135,11 @@ def show(
     nodes = nodes_meant(world, options)
     errors: list[CommandError] = []
     with counting(world, "journals read", len(nodes)) as advance:
-        for node, found in on_each(nodes, lambda one: ask(world, one, action), lambda _: advance(1)):
-            if isinstance(found, CommandError):
-                errors.append(found)
+        for node, answer in on_each(nodes, lambda one: ask(world, one, action), lambda _: advance(1)):
+            if isinstance(answer, CommandError):
+                errors.append(answer)
             else:
-                rows.rows.append({"host": node.host, "instance": node.instance, **row_of(found)})
+                rows.rows.append({"host": node.host, "instance": node.instance, **row_of(answer)})
     if errors and not rows.rows:
         for error in errors[1:]:
             world.note(f"mqctl: {error.what}")

@@ -97,13 +97,13 @@ def _run(
 
 
 def _settled(outcomes: Iterable[tuple[Host, dict[str, Any] | CommandError]], heard: Heard) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     for host, outcome in outcomes:
         if isinstance(outcome, CommandError):
             heard.unreached[host.name] = outcome
         else:
-            found[host.name] = outcome
-    return found
+            reports[host.name] = outcome
+    return reports
 
 
 def _open(world: World, host: Host) -> CommandStream:

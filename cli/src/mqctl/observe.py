@@ -48,35 +48,35 @@ def faults_of(world: World, host: Host) -> tuple[str, ...]:
     return tuple(map(str, json.loads(result.out)[CURRENT]))
 
 
-def seen_of(found: Mapping[str, Any]) -> Seen:
+def seen_of(document: Mapping[str, Any]) -> Seen:
     """The document of `remote/observe.py` as values."""
     return Seen(
-        release=found["release"],
-        account=None if found["user"] is None else Account(**found["user"], gid=found["gid"]),
-        releases={name: bool(is_complete) for name, is_complete in found["releases"]},
-        before={str(release): str(one) for release, one in found["before"].items()},
-        filter=PacketFilter(**{**found["filter"], "origin": tuple(found["filter"]["origin"])}),
-        places={path: HostPlace(*one) for path, one in found["places"].items()},
-        unit_file=text(found["unit_file"]),
-        addresses={card: tuple(some) for card, some in found["addresses"].items()},
-        traces={name: tuple(places) for name, places in found["traces"].items()},
-        running=tuple(found["running"]),
-        instances={name: _instance(one) for name, one in found["instances"].items()},
+        release=document["release"],
+        account=None if document["user"] is None else Account(**document["user"], gid=document["gid"]),
+        releases={name: bool(is_complete) for name, is_complete in document["releases"]},
+        before={str(release): str(one) for release, one in document["before"].items()},
+        filter=PacketFilter(**{**document["filter"], "origin": tuple(document["filter"]["origin"])}),
+        places={path: HostPlace(*one) for path, one in document["places"].items()},
+        unit_file=text(document["unit_file"]),
+        addresses={card: tuple(some) for card, some in document["addresses"].items()},
+        traces={name: tuple(places) for name, places in document["traces"].items()},
+        running=tuple(document["running"]),
+        instances={name: _instance(one) for name, one in document["instances"].items()},
     )
 
 
-def _instance(found: Mapping[str, Any]) -> SeenInstance:
-    unit, loaded = found.get("unit") or {}, found["loaded"]
+def _instance(row: Mapping[str, Any]) -> SeenInstance:
+    unit, loaded = row.get("unit") or {}, row["loaded"]
     return SeenInstance(
-        options=text(found["options"]),
-        users=text(found["users"]),
-        node_id=found["node_id"],
-        trouble=found["trouble"],
+        options=text(row["options"]),
+        users=text(row["users"]),
+        node_id=row["node_id"],
+        trouble=row["trouble"],
         active=unit.get("ActiveState", "inactive"),
         enabled=unit.get("UnitFileState", ""),
         is_unread=unit.get("NeedDaemonReload") == "yes",
         fragment=unit.get("FragmentPath", ""),
-        certificates=found["certificates"],
+        certificates=row["certificates"],
         loaded=Loaded(
             loaded["release"],
             text(loaded["options"]),
@@ -84,7 +84,7 @@ def _instance(found: Mapping[str, Any]) -> SeenInstance:
             text(loaded["started"]),
             loaded["files"],
         ),
-        files=found["files"],
+        files=row["files"],
     )
 
 

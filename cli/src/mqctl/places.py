@@ -75,7 +75,7 @@ def digest(text: str) -> str:
 
 def places_of(variables: HostVariables, given: Given) -> dict[str, HostPlace]:
     """Path -> what is wanted there."""
-    found = {
+    places = {
         "/opt/mq": HostPlace("folder", is_told=True),
         "/opt/mq/releases": HostPlace("folder", is_told=True),
         "/etc/mq": HostPlace("folder"),
@@ -83,8 +83,8 @@ def places_of(variables: HostVariables, given: Given) -> dict[str, HostPlace]:
         UNIT_FILE: HostPlace("file", mode="0644", is_told=True),
     }
     for one in variables.mq_instances:
-        found |= _of_instance(one.name, variables, given)
-    return found if given.rules is None else found | _of_filter(given.rules)
+        places |= _of_instance(one.name, variables, given)
+    return places if given.rules is None else places | _of_filter(given.rules)
 
 
 def _of_filter(rules: Rules) -> dict[str, HostPlace]:
@@ -101,7 +101,7 @@ def _of_filter(rules: Rules) -> dict[str, HostPlace]:
 def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str, HostPlace]:
     etc, data, settings = f"/etc/mq/{name}", f"/var/lib/mq/{name}", f"{UNITS}mqbroker@{name}.service.d"
     ours = HostPlace("file", "mq", "mq", "0600")
-    found = {
+    places = {
         etc: HostPlace("folder", group="mq", mode="0750"),
         f"{etc}/broker.toml": HostPlace("file", group="mq", mode="0640", is_told=True),
         data: HostPlace("folder", "mq", "mq", "0700"),
@@ -111,14 +111,14 @@ def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str,
     }
     if variables.mq_broadcast_groups or variables.mq_discovery_groups or variables.mq_cluster_connections:
         content = digest(f"{variables.mq_cluster_secret}\n")
-        found[f"{data}/{SECRET}"] = replace(ours, content=content, is_secret=True)
+        places[f"{data}/{SECRET}"] = replace(ours, content=content, is_secret=True)
     if given.certificates:
-        found[f"{etc}/tls"] = HostPlace("folder", group="mq", mode="0750", is_told=True)
+        places[f"{etc}/tls"] = HostPlace("folder", group="mq", mode="0750", is_told=True)
         for one in ("server.pem", "ca.pem"):
-            found[f"{etc}/tls/{one}"] = HostPlace("file", group="mq", mode="0640", is_told=True)
+            places[f"{etc}/tls/{one}"] = HostPlace("file", group="mq", mode="0640", is_told=True)
         key = given.keys.get(name)
-        found[f"{etc}/tls/server.key"] = HostPlace("file", group="mq", mode="0640", content=key, is_secret=True)
-    return found
+        places[f"{etc}/tls/server.key"] = HostPlace("file", group="mq", mode="0640", content=key, is_secret=True)
+    return places
 
 
 def stop_timeout(variables: HostVariables) -> str:
@@ -132,16 +132,16 @@ def differences(wanted: Mapping[str, HostPlace], seen: Mapping[str, HostPlace]) 
     """Those that are not as wanted, in the order in which they are wanted. What is below a missing one is left out."""
     absent: list[str] = []
     for path, place in wanted.items():
-        found = seen.get(path)
-        if found is None:
+        there = seen.get(path)
+        if there is None:
             if not place.is_told and not any(path.startswith(f"{one}/") for one in absent):
                 yield Difference(path, place.kind, "create")
             absent.append(path)
-        elif found.kind != place.kind:
-            if not place.is_replaced or found.kind == "link":
-                yield Difference(path, place.kind, MOVE_AWAY, found.kind, place.kind)
+        elif there.kind != place.kind:
+            if not place.is_replaced or there.kind == "link":
+                yield Difference(path, place.kind, MOVE_AWAY, there.kind, place.kind)
         else:
-            yield from _attributes(path, place, found)
+            yield from _attributes(path, place, there)
 
 
 def _attributes(path: str, wanted: HostPlace, seen: HostPlace) -> Iterator[Difference]:
@@ -160,7 +160,7 @@ def _attributes(path: str, wanted: HostPlace, seen: HostPlace) -> Iterator[Diffe
 
 def strangers(wanted: Mapping[str, HostPlace], seen: Mapping[str, HostPlace]) -> list[str]:
     """What lies in folders where roles write, and is none of theirs; not what is in such a thing."""
-    found: list[str] = []
+    strange: list[str] = []
     for path, place in sorted(seen.items()):
         folder = path.rpartition("/")[0]
         if path in wanted or folder not in wanted or folder.startswith(("/var/lib/mq", "/opt/mq")):
@@ -169,5 +169,5 @@ def strangers(wanted: Mapping[str, HostPlace], seen: Mapping[str, HostPlace]) ->
             continue  # what `systemctl edit` makes is the operator's
         # Folders in /etc/mq are instances, which are looked at as such.
         if folder != "/etc/mq" or place.kind != "folder":
-            found.append(path)
-    return found
+            strange.append(path)
+    return strange

@@ -167,13 +167,17 @@ class Change:
 def diff_host(host: str, wanted: WantedHost, seen: Seen) -> list[Change]:
     """Every change that a rollout would make on one host, in the order in which it makes them."""
     is_running = {name: one.active in ACTIVE for name, one in seen.instances.items()}
-    found = [*_host_changes(host, wanted, seen), *_all_instances(host, wanted, seen), *_filter(host, wanted, seen)]
+    all_changes = [
+        *_host_changes(host, wanted, seen),
+        *_all_instances(host, wanted, seen),
+        *_filter(host, wanted, seen),
+    ]
     # Where no broker runs, nothing has to be restarted or reloaded.
     return [
         one
         if (is_running.get(one.instance) if one.instance else any(is_running.values()))
         else replace(one, needs="none")
-        for one in found
+        for one in all_changes
     ]
 
 
@@ -213,19 +217,21 @@ def _is_news(path: str, wanted: WantedHost, seen: Seen) -> bool:
 
 def _filter(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     """Rules can change without a file, and files without the rules."""
-    found = seen.filter
+    in_force = seen.filter
     if not wanted.has_filter:
         if FILTER_PLACE in seen.places or FILTER_UNIT in seen.places:
             yield Change(host, "", "packet filter", "remove")
         return
-    if found.loaded is None:
+    if in_force.loaded is None:
         yield Change(host, "", "packet filter in force", "create")
-    elif found.meant is not None and found.loaded != found.meant:
-        yield Change(host, "", "packet filter in force", "change", short_hash(found.loaded), short_hash(found.meant))
-    if found.enabled != "enabled":
-        yield Change(host, "", "packet filter at boot", "enable", found.enabled or "absent", "enabled")
-    if found.active != "active":
-        yield Change(host, "", "unit of the packet filter", "start", found.active, "active")
+    elif in_force.meant is not None and in_force.loaded != in_force.meant:
+        yield Change(
+            host, "", "packet filter in force", "change", short_hash(in_force.loaded), short_hash(in_force.meant)
+        )
+    if in_force.enabled != "enabled":
+        yield Change(host, "", "packet filter at boot", "enable", in_force.enabled or "absent", "enabled")
+    if in_force.active != "active":
+        yield Change(host, "", "unit of the packet filter", "start", in_force.active, "active")
 
 
 def _account(host: str, wanted: WantedHost, seen: Account | None) -> Iterator[Change]:
@@ -246,13 +252,13 @@ def _account(host: str, wanted: WantedHost, seen: Account | None) -> Iterator[Ch
 
 def _all_instances(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     for name, instance in wanted.instances.items():
-        found = seen.instances.get(name, SeenInstance())
-        yield from _instance_changes(host, name, instance, found)
+        there = seen.instances.get(name, SeenInstance())
+        yield from _instance_changes(host, name, instance, there)
         yield from _unused_tls(host, name, wanted, seen)
         yield from _unused_secret(host, name, wanted, seen)
-        if found.active in ACTIVE and found.loaded is not None:
-            yield from _stale_process(host, name, seen, found, found.loaded)
-            yield from _stale_files(host, name, wanted, found, found.loaded)
+        if there.active in ACTIVE and there.loaded is not None:
+            yield from _stale_process(host, name, seen, there, there.loaded)
+            yield from _stale_files(host, name, wanted, there, there.loaded)
 
 
 def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenInstance) -> Iterator[Change]:
@@ -303,10 +309,10 @@ def option_changes(host: str, name: str, wanted: str, seen: str | None) -> Itera
     if not isinstance(before, BrokerOptions):
         yield Change(host, name, "options", "replace", str(before[0]), "broker.toml", "restart")
         return
-    found = changes(before, after)
-    if not found and skeleton(seen) != skeleton(wanted):
+    differing = changes(before, after)
+    if not differing and skeleton(seen) != skeleton(wanted):
         yield Change(host, name, "text of broker.toml", "replace", short_hash(seen))
-    for one in found:
+    for one in differing:
         needs = "none" if one.needs is OptionsVerdict.NONE else one.needs.value
         action = "add" if one.old is None else "remove" if one.new is None else "change"
         yield Change(host, name, f"option {one.path}", action, shown(one.old), shown(one.new), needs)
@@ -320,12 +326,12 @@ def skeleton(text: str) -> list[list[str]]:
     """
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    found: list[list[str]] = []
+    parts: list[list[str]] = []
     for line in filter(None, lines[start:]):
-        if line.startswith("[") or not found:
-            found.append([])
-        found[-1].append(line.partition(" = ")[0])
-    return [sorted(one) for one in found]
+        if line.startswith("[") or not parts:
+            parts.append([])
+        parts[-1].append(line.partition(" = ")[0])
+    return [sorted(one) for one in parts]
 
 
 def _certificate_changes(
@@ -363,13 +369,13 @@ def _stale_files(host: str, name: str, wanted: WantedHost, seen: SeenInstance, l
     now = {**seen.files, **{f"{folder}{file}": one for file, one in seen.certificates.items()}}
     now[users] = "" if seen.users is None else digest_of(seen.users)
     for path in sorted({*loaded.files, users, *certificates}):
-        place, found, taken = wanted.places.get(path), now.get(path, ""), loaded.files.get(path, "")
+        place, on_disk, taken = wanted.places.get(path), now.get(path, ""), loaded.files.get(path, "")
         meant = certificates.get(path, place.content if place is not None else None)
-        if found == taken or (meant is None and path in certificates) or meant not in {None, found}:
+        if on_disk == taken or (meant is None and path in certificates) or meant not in {None, on_disk}:
             continue
         if path in certificates:
             what = f"running certificate {path.removeprefix(folder)}"
-            yield Change(host, name, what, "reload", short(taken), short(found), "reload")
+            yield Change(host, name, what, "reload", short(taken), short(on_disk), "reload")
         else:
             yield Change(host, name, "running users" if path == users else f"running file {path}", "reload",
                          needs="reload")  # fmt: skip

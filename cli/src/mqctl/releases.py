@@ -50,13 +50,13 @@ def releases_of(host: Host, seen: Seen) -> HostReleases:
 
 def look(world: World, hosts: Sequence[Host]) -> tuple[list[HostReleases], dict[str, str]]:
     """Of all hosts that can be reached; and host -> why it could not be looked at."""
-    found, faults = [], {}
+    per_host, faults = [], {}
     for host, answer in on_each(hosts, lambda one: observe(world, one)):
         if isinstance(answer, CommandError):
             faults[host.name] = answer.what
         else:
-            found.append(releases_of(host, answer))
-    return found, faults
+            per_host.append(releases_of(host, answer))
+    return per_host, faults
 
 
 def having(hosts: Sequence[HostReleases], release: str) -> dict[str, HostReleases]:

@@ -54,13 +54,13 @@ def inputs_of(cluster: InventoryCluster, host: Host, made: RolloutInputs) -> str
 
 def tree(collection: Path) -> str:
     """A digest of the roles, playbooks and modules."""
-    found = [
+    files = [
         [str(path.relative_to(collection)), contents(path)]
         for part in PARTS
         for path in sorted((collection / part).rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     ]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def contents(path: Path) -> str:

@@ -27,7 +27,7 @@ def show(world: World, hosts: Sequence[Host], left: str) -> bool:
 
     Raises CommandError where a host has kept what it cannot return with.
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     damaged, is_known = [], True
     for host, kept in on_each(hosts, lambda one: operation.ask_host(world, one, "kept.py", left, *one.instances)):
         if isinstance(kept, CommandError):
@@ -36,15 +36,15 @@ def show(world: World, hosts: Sequence[Host], left: str) -> bool:
         elif not kept["is_whole"]:
             damaged.append(host.name)
         else:
-            found.extend(changes_of(host.name, kept))
+            changes.extend(changes_of(host.name, kept))
     if damaged:
         raise CommandError(
             f"{', '.join(damaged)}: what it has kept of before release {left} is damaged, so it cannot return; nothing "
             "was changed on any host",
             "mqctl rollout --bundle FOLDER, with the bundle of the release before",
         )
-    if found:
-        write(Rows("mqctl.rollback-options/1", COLUMNS, [asdict(one) for one in found]), OutputShape(), world.err)
+    if changes:
+        write(Rows("mqctl.rollback-options/1", COLUMNS, [asdict(one) for one in changes]), OutputShape(), world.err)
     elif is_known:
         world.note("no option is another one than before that release")
     return is_known

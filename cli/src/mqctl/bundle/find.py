@@ -30,14 +30,14 @@ def bundle_folder(named: str | None, start: Path) -> Path:
         return folder.resolve()
     root = checkout(start)
     for base in [start, *([root] if root else [])]:
-        found = [
+        bundles = [
             one for one in sorted((base / "dist").glob(f"bundle-{__version__}*")) if one.is_dir() and is_named(one)
         ]
-        if len(found) > 1:
-            names = ", ".join(one.name for one in found)
+        if len(bundles) > 1:
+            names = ", ".join(one.name for one in bundles)
             raise UsageError(
-                f"there are bundles for several kinds of hosts under dist/: {names}", f"name one: {found[0]}"
+                f"there are bundles for several kinds of hosts under dist/: {names}", f"name one: {bundles[0]}"
             )
-        if found:
-            return found[0].resolve()
+        if bundles:
+            return bundles[0].resolve()
     raise UsageError(f"there is no bundle of {__version__} under dist/", "mqctl bundle build")

@@ -173,21 +173,21 @@ def read(folder: Path) -> Manifest:
 def read_whole(folder: Path) -> Manifest:
     """The manifest of a bundle whose files are all what it says. Raises CommandError with every difference."""
     manifest = read(folder)
-    found = damage(folder, manifest)
-    if found:
-        raise CommandError(f"{folder} is damaged: {'; '.join(found)}", "mqctl bundle build")
+    differences = damage(folder, manifest)
+    if differences:
+        raise CommandError(f"{folder} is damaged: {'; '.join(differences)}", "mqctl bundle build")
     return manifest
 
 
 def damage(folder: Path, manifest: Manifest) -> list[str]:
     """Every difference between a folder and its manifest, as sentences; empty if there is none."""
-    found = []
+    differences = []
     for one in manifest.files:
         path = folder / one.path
         if not path.is_file():
-            found.append(f"{one.path} is missing")
+            differences.append(f"{one.path} is missing")
         elif sha256_of(path) != one.sha256:
-            found.append(f"{one.path} is not what the manifest says")
+            differences.append(f"{one.path} is not what the manifest says")
     known = {one.path for one in manifest.files} | {MANIFEST}
     present = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
-    return found + [f"{one} is not in the manifest" for one in present if one not in known]
+    return differences + [f"{one} is not in the manifest" for one in present if one not in known]

@@ -178,10 +178,10 @@ def _within(name: SubjectName, area: object) -> bool:
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     """Its alternative names as text, in their order."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return tuple(str(one.value) for one in found)
+    return tuple(str(one.value) for one in extension)
 
 
 def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

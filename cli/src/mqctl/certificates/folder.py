@@ -89,15 +89,15 @@ class Folder:
 
     def authorities(self) -> dict[str, x509.Certificate]:
         """Those that are trusted, by what they are: ca, ca-next, ca-previous."""
-        found = {name: certificate_at(self.path / f"{name}.pem") for name in ("ca", "ca-next", "ca-previous")}
-        return {name: one for name, one in found.items() if one is not None}
+        by_name = {name: certificate_at(self.path / f"{name}.pem") for name in ("ca", "ca-next", "ca-previous")}
+        return {name: one for name, one in by_name.items() if one is not None}
 
     def authority(self) -> x509.Certificate:
         """The certificate of the CA that signs; raises UsageError where there is none."""
-        found = certificate_at(self.path / "ca.pem")
-        if found is None:
+        certificate = certificate_at(self.path / "ca.pem")
+        if certificate is None:
             raise no_authority(self.path)
-        return found
+        return certificate
 
     def issuer(self) -> Issuer:
         """The CA that signs, with its key."""
@@ -119,13 +119,13 @@ class Folder:
     def node(self, host: str, instance: str) -> x509.Certificate | None:
         """The certificate of a node; None where there is none, or its key is not there."""
         certificate_file, key_file = self.node_files(host, instance)
-        found = certificate_at(certificate_file)
-        if found is None or not key_file.exists():
+        certificate = certificate_at(certificate_file)
+        if certificate is None or not key_file.exists():
             return None
         content = key_file.read_bytes()
         # A key that is encrypted cannot be looked at without its password; it was whole when it was.
         is_vaulted = content.startswith(b"$ANSIBLE_VAULT")
-        return found if is_vaulted or _belong(found, _key(content, key_file)) else None
+        return certificate if is_vaulted or _belong(certificate, _key(content, key_file)) else None
 
     def write_authority(self, made: Issuer, name: str = "ca") -> None:
         """Keep a CA, and have it trusted."""

@@ -48,11 +48,11 @@ def run(world: World, options: Options) -> int:
     rows = Rows("mqctl.backup-create/1", COLUMNS)
     for node in nodes:  # one after the other: a folder is written to by one
         try:
-            found = _made(world, options, node)
+            manifest = _made(world, options, node)
         except CommandError as error:
             errors.append(error)
             continue
-        rows.rows.append({"host": node.host, "instance": node.instance} | _shown(found))
+        rows.rows.append({"host": node.host, "instance": node.instance} | _shown(manifest))
     if errors and not rows.rows:
         raise errors[0]
     return backups.written(world, options, rows, errors)
@@ -75,5 +75,5 @@ def _made(world: World, options: Options, node: Node) -> backups.JsonRow:
         return backups.carried(source, target, backups.copying(world, f"copied from {node.name}"), note=world.note)
 
 
-def _shown(found: backups.JsonRow) -> backups.JsonRow:
-    return {one.name: found.get(one.name) for one in COLUMNS if one.name != "instance"}
+def _shown(manifest: backups.JsonRow) -> backups.JsonRow:
+    return {one.name: manifest.get(one.name) for one in COLUMNS if one.name != "instance"}

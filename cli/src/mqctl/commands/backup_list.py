@@ -39,6 +39,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DEGRADED if bad or not rows.extra["is_whole"] else Exit.DONE
 
 
-def _rows_of(found: backups.JsonRow) -> list[backups.JsonRow]:
+def _rows_of(listed: backups.JsonRow) -> list[backups.JsonRow]:
     nothing = dict.fromkeys(column.name for column in COLUMNS)
-    return [*found["backups"], *(nothing | each for each in found.get("bad", ()))]  # earlier releases say nothing of it
+    bad = listed.get("bad", ())  # earlier releases say nothing of it
+    return [*listed["backups"], *(nothing | each for each in bad)]

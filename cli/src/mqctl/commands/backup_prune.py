@@ -26,5 +26,5 @@ class Options(BackupFolderOptions):
 def run(world: World, options: Options) -> int:
     """Delete all backups of each node but the newest. No backup needs another one, so those that stay are whole."""
     rows = Rows("mqctl.backup-prune/1", COLUMNS)
-    backups.show(world, options, ["prune", options.folder, "--keep", str(options.keep)], rows, lambda found: [found])
+    backups.show(world, options, ["prune", options.folder, "--keep", str(options.keep)], rows, lambda pruned: [pruned])
     return Exit.DONE if rows.extra["is_whole"] else Exit.DEGRADED

@@ -112,13 +112,13 @@ def _command(options: Options, node: Node) -> str:
 def _scope(world: World, options: Options, cluster: InventoryCluster, node: Node) -> tuple[OperationScope, bool]:
     """What is changed, and in whose place: any restore to this node, as each of them leaves it whole; and whether one
     holds the cluster. Raises CommandError where somebody else does, or the node's host cannot be asked."""
-    found, faults = operation.look(world, cluster.hosts)
+    noted, faults = operation.look(world, cluster.hosts)
     if node.host in faults:
         raise CommandError(f"{faults[node.host]}; nothing was changed on any host", "mqctl status")
-    notes = [note for note in found.values() if note and _is_of(str(note["what"]), node)]
+    notes = [note for note in noted.values() if note and _is_of(str(note["what"]), node)]
     before = [str(note["what"]) for note in notes]
-    operation.require_none_but(found, before if options.resume else ())
-    scope = OperationScope({node.host}, operation.numbers_of(found), instead_of=before)
+    operation.require_none_but(noted, before if options.resume else ())
+    scope = OperationScope({node.host}, operation.numbers_of(noted), instead_of=before)
     return scope, any(note["is_held"] for note in notes)
 
 
@@ -158,9 +158,9 @@ class _Restore:
     def receipt(self) -> backups.JsonRow:
         """What became of it. Raises CommandError."""
         self._hold(is_held=self.was_held)
-        found = self._on_host() if self.options.on_hosts else self._from_here()
+        receipt = self._on_host() if self.options.on_hosts else self._from_here()
         self._hold(is_held=False)
-        return found
+        return receipt
 
     def _on_host(self) -> backups.JsonRow:
         words = ["restore", self.options.folder, self.options.backup, "--wait-for-word", *self._words]

@@ -28,6 +28,6 @@ def run(world: World, options: Options) -> int:
     """Read backups as a start would: manifest, checksums, journal, large messages. Exit code 3 if one is bad."""
     rows = Rows("mqctl.backup-verify/1", COLUMNS)
     words = ["verify", options.folder, *([options.backup] if options.backup else [])]
-    shown = backups.show(world, options, words, rows, lambda found: list(found["backups"]))
+    shown = backups.show(world, options, words, rows, lambda verified: list(verified["backups"]))
     is_good = all(row["good"] for row in shown) and rows.extra["is_whole"]
     return Exit.DONE if is_good else Exit.DEGRADED

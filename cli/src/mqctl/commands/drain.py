@@ -85,14 +85,14 @@ def run(world: World, options: Options) -> int:
         scope = OperationScope(seen=numbers(world, cluster))
         if not options.resume:
             require_free(world, cluster)
-        found = answering(world, look_at(world, leaver.nodes), leaver.command)
-        moves = options.move or all(one.state in LEAVES for one in found)
-        plan = _agreed(world, options, leaver, found, scope) if moves else None
-        kept = [] if moves else _agreed_to_keep(world, options, leaver, found)
+        looks = answering(world, look_at(world, leaver.nodes), leaver.command)
+        moves = options.move or all(one.state in LEAVES for one in looks)
+        plan = _agreed(world, options, leaver, looks, scope) if moves else None
+        kept = [] if moves else _agreed_to_keep(world, options, leaver, looks)
     with holding(world, cluster, leaver.command, is_resumed=options.resume, scope=scope) as operation:
         begin(world, leaver, plan, operation)
         cordon(world, leaver, kept, operation)
-        nodes = [one.node for one in found]
+        nodes = [one.node for one in looks]
         if options.wait:
             _follow(world, options, leaver, nodes, MOVED if moves else CORDONED)
         operation.is_done = len(nodes) == len(leaver.nodes)
@@ -105,14 +105,14 @@ def _again(options: Options, leaver: Leaver) -> str:
     return leaver.again if options.resume else leaver.command
 
 
-def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[NodeLook]) -> list[NodeLook]:
+def _agreed_to_keep(world: World, options: Options, leaver: Leaver, looks: list[NodeLook]) -> list[NodeLook]:
     """The nodes that are to let no client in; none where all do so already."""
-    for one in found:
+    for one in looks:
         if one.state not in (SERVES, CORDONED):
             what = "moves its messages" if one.state in LEAVES else "is just taking back a drain"
             ways = f"{_again(options, leaver)} --move, or {leaver.back}"
             raise CommandError(f"{one.name} {what}; nothing was changed", ways)
-    nodes = [one for one in found if one.state == SERVES]
+    nodes = [one for one in looks if one.state == SERVES]
     if not nodes:
         world.note(f"{leaver.host.name} is drained already, and keeps its messages")
         return []
@@ -133,13 +133,13 @@ def _agreed_to_keep(world: World, options: Options, leaver: Leaver, found: list[
 
 
 def _agreed(
-    world: World, options: Options, leaver: Leaver, found: list[NodeLook], scope: OperationScope
+    world: World, options: Options, leaver: Leaver, looks: list[NodeLook], scope: OperationScope
 ) -> DrainPlan | None:
     """What is to move; None where all of it does already, to the node that is meant."""
-    if all(one.state in LEAVES for one in found):
-        return _goes_on(world, options, leaver, found, scope)
+    if all(one.state in LEAVES for one in looks):
+        return _goes_on(world, options, leaver, looks, scope)
     archive.require_own(world, leaver.host)
-    plan = plan_of(found, look_at(world, leaver.others), options.to)
+    plan = plan_of(looks, look_at(world, leaver.others), options.to)
     hindered = hindrances(world, leaver, plan)
     show_plan(world, plan, hindered)
     hinders = [*plan.overruled, *hindered]
@@ -154,16 +154,16 @@ def _agreed(
 
 
 def _goes_on(
-    world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook], scope: OperationScope
+    world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook], scope: OperationScope
 ) -> DrainPlan | None:
     """What goes on to another node, which --to names; None where it is that already. Brokers try what has failed again
     by themselves, so that is a refusal with what hinders, or is followed; who goes on in the place of a run that held
     the hosts gives them back before."""
-    plan = turned(world, leaver, found, options.to)
+    plan = turned(world, leaver, looks, options.to)
     if plan is not None:
         agree_to_turn(world, leaver, plan, is_sure=options.yes)
         return plan
-    failed = [one for one in found if one.state == FAILED]
+    failed = [one for one in looks if one.state == FAILED]
     if failed and not options.wait:
         if options.resume:
             give_back(world, leaver.cluster, leaver.command, scope)
@@ -187,17 +187,17 @@ def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node
 
 
 def _tell(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node]) -> None:
-    found = look_at(world, nodes)
-    require_answers(found)
+    looks = look_at(world, nodes)
+    require_answers(looks)
     rows = [
         {"host": one.node.host, "instance": one.node.instance, "state": one.state, "to": one.drain.get("node"),
          **{name: one.drain.get(name) for name in ("moved", "left", "connections")}}
-        for one in found
+        for one in looks
     ]  # fmt: skip
     write(Rows("mqctl.drain/1", COLUMNS, rows), options.shape, world.data)
-    if all(one.state == CORDONED for one in found):
+    if all(one.state == CORDONED for one in looks):
         how_far = "lets no client in, and keeps its messages"
-    elif all(one.state == MOVED for one in found):
+    elif all(one.state == MOVED for one in looks):
         how_far = "is empty"
     else:
         how_far = f"drains; mqctl scale-down {leaver.host.name} --show says how far it is"

@@ -83,17 +83,17 @@ def run(world: World, options: Options) -> int:
         cluster = checked(world, options)
         hosts = cluster.limited(options.limit)
         notes = operation.look(world, cluster.hosts)[0]
-        found, faults = releases.look(world, hosts)
+        per_host, faults = releases.look(world, hosts)
         for fault in faults.values():
             world.note(f"{fault}; it is left out, and keeps what it has")
-        left = options.leave or operation.goal_of(notes) or releases.left_by(found)
+        left = options.leave or operation.goal_of(notes) or releases.left_by(per_host)
         if options.resume:
             require_goal(command, operation.goal_of(notes, COMMAND), left)
-        if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(found, left):
+        if options.resume and operation.goal_of(notes, COMMAND) and not releases.having(per_host, left):
             if options.check:
                 return check_end(world, notes, left, command, is_whole=not faults)
             return finish(world, cluster, hosts, left, command)
-        due = due_of(world, options, hosts, found, left)
+        due = due_of(world, options, hosts, per_host, left)
         is_followed = options.instead or operation.is_paused(world, cluster.hosts)
         reached = [one for one in hosts if one.name not in faults]
         asked = waited_for(cluster, notes, faults)
@@ -148,14 +148,14 @@ def finish(world: World, cluster: InventoryCluster, hosts: Sequence[Host], left:
 
 
 def due_of(
-    world: World, options: Options, hosts: Sequence[Host], found: Sequence[HostReleases], left: str
+    world: World, options: Options, hosts: Sequence[Host], per_host: Sequence[HostReleases], left: str
 ) -> list[Host]:
     """Hosts that have the release or run it; shows what each returns to. Raises CommandError where there is none."""
-    having = releases.having(found, left)
+    having = releases.having(per_host, left)
     rows = [
         {"host": one.host, "release": one.current, "running": ", ".join(one.running),
          "returns_to": one.before.get(left, "(nothing is kept)") if one.host in having else ""}
-        for one in found
+        for one in per_host
     ]  # fmt: skip
     write(Rows("mqctl.rollback/1", COLUMNS, rows), OutputShape(), world.err)
     if not having:
@@ -184,10 +184,10 @@ def waited_for(
 
 def require_idle(world: World, hosts: Sequence[Host]) -> None:
     """No batch of what was paused, stopped or is gone is under way any more. Raises CommandError while one is."""
-    found = operation.told_busy(operation.busy(world, hosts))
-    if found:
+    busy = operation.told_busy(operation.busy(world, hosts))
+    if busy:
         raise CommandError(
-            f"{found}; nothing was changed",
+            f"{busy}; nothing was changed",
             "the same command again, when they have come to their end; where they are of something else, "
             f"{UNAWAITED} first",
         )

@@ -216,13 +216,13 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
     with untouched(world):
         if not (options.resume or options.check or world.operation):
             require_free(world, leaver.cluster)
-        found = look_at(world, leaver.nodes)
+        looks = look_at(world, leaver.nodes)
         if options.resume and not leaver.party:  # of several the later ones may not have begun
-            _require_begun(world, leaver, found)
+            _require_begun(world, leaver, looks)
         archive.require_own(world, leaver.host)
-        if _goes_on(options, leaver, found):
-            return _turned(world, options, leaver, found)
-        plan = plan_of(found, look_at(world, leaver.heirs), options.to)
+        if _goes_on(options, leaver, looks):
+            return _turned(world, options, leaver, looks)
+        plan = plan_of(looks, look_at(world, leaver.heirs), options.to)
         hindered = hindrances(world, leaver, plan)
         show_plan(world, plan, hindered)
         world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
@@ -285,10 +285,10 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
 
 
-def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> bool:
+def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> bool:
     """Whether all of it drains already, as it may only where that was said. What has failed is begun again."""
-    require_answers(found)
-    states = {one.state for one in found}
+    require_answers(looks)
+    states = {one.state for one in looks}
     begun = states & {*LEAVES, "ends"}
     if begun and not (options.resume or options.check):
         raise CommandError(
@@ -298,17 +298,17 @@ def _goes_on(options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> boo
     return options.resume and states <= set(LEAVES)
 
 
-def _turned(world: World, options: Options, leaver: Leaver, found: Sequence[NodeLook]) -> DrainPlan | None:
-    plan = turned(world, leaver, found, options.to)
+def _turned(world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan | None:
+    plan = turned(world, leaver, looks, options.to)
     if plan is None or options.check:
         return None
     agree_to_turn(world, leaver, plan, is_sure=options.yes)
     return plan
 
 
-def _require_begun(world: World, leaver: Leaver, found: Sequence[NodeLook]) -> None:
+def _require_begun(world: World, leaver: Leaver, looks: Sequence[NodeLook]) -> None:
     """A run that was killed before it had asked a broker has begun as well."""
-    has_begun = any(one.fault or one.state not in RESTS for one in found)
+    has_begun = any(one.fault or one.state not in RESTS for one in looks)
     if not has_begun and not is_held_by(world, leaver.cluster, leaver.command):
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
 
@@ -341,13 +341,13 @@ def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainP
         confirm.yes(world, question, is_sure=options.yes)
 
 
-def _that_answer(world: World, found: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:
+def _that_answer(world: World, looks: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:
     """Those that can be told to forget; the rest is named."""
-    for one in found:
+    for one in looks:
         if one.fault:
             forget = "; ".join(f"mqctl cluster forget {node_id}" for node_id in ids)
             world.note(f"{one.fault}; when it is back, have it forget the host: {forget}")
-    return [one for one in found if not one.fault]
+    return [one for one in looks if not one.fault]
 
 
 # -- leave ------------------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def run(world: World, options: Options) -> int:
     rows = Rows("mqctl.support-bundle/1", (*PLACE, *COLUMNS))
     files: BundleFiles = {"versions.json": _document(_versions())}
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for node, found in on_each(nodes, lambda one: _collected(world, one, options.lines), lambda _: advance(1)):
-            said, missing = ({}, [found.what]) if isinstance(found, CommandError) else found
+        for node, collected in on_each(nodes, lambda one: _collected(world, one, options.lines), lambda _: advance(1)):
+            said, missing = ({}, [collected.what]) if isinstance(collected, CommandError) else collected
             place = f"{node.host}/{node.instance}"
             files |= {f"{place}/{name}": content for name, content in said.items()}
             if missing:
@@ -78,11 +78,11 @@ def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[
     missing: list[str] = []
     try:
         with open_admin(world, node) as session:
-            for name, found in _answers(session):
-                if isinstance(found, CommandError):
-                    missing.append(found.what)
+            for name, answer in _answers(session):
+                if isinstance(answer, CommandError):
+                    missing.append(answer.what)
                 else:
-                    files[f"{name}.json"] = _document(found)
+                    files[f"{name}.json"] = _document(answer)
     except CommandError as error:
         missing.append(error.what)
     try:
@@ -116,8 +116,8 @@ def _log(world: World, node: Node, lines: int) -> list[dict[str, Any]]:
 
 def _versions() -> dict[str, str]:
     libraries = ("mqbroker", "ansible-core", "ansible-runner", "paramiko", "pydantic", "rich", "typer")
-    found = {name: metadata.version(name) for name in libraries}
-    return {"mqctl": __version__, "python": platform.python_version(), "system": platform.platform(), **found}
+    versions = {name: metadata.version(name) for name in libraries}
+    return {"mqctl": __version__, "python": platform.python_version(), "system": platform.platform(), **versions}
 
 
 def _document(value: Any) -> bytes:

@@ -115,25 +115,25 @@ def show(world: World, options: Options, cluster: InventoryCluster) -> Exit:
     """Write a row for each host: what it runs, and what the upgrade wants; the exit code."""
     notes = noted(world, cluster)
     goal = operation.goal_of(notes, UPGRADE.command)
-    found, faults = releases.look(world, cluster.hosts)
+    per_host, faults = releases.look(world, cluster.hosts)
     for fault in faults.values():
         world.note(f"mqctl: {fault}")
     rows = [
         {"host": one.host, "release": one.current, "running": ", ".join(one.running),
          "state": one.state(goal) if goal else "", "goal": goal, "operation": state_of(notes.get(one.host))}
-        for one in found
+        for one in per_host
     ]  # fmt: skip
     formats = journal_formats.ask(world, nodes_in(cluster))
     extra = {"journal_formats": journal_formats.read_by_all(formats)}
     write(Rows("mqctl.upgrade/1", releases.COLUMNS, rows, extra), options.shape, world.data)
-    for text in said(found, formats):
+    for text in said(per_host, formats):
         world.note(text)
-    return Exit.DEGRADED if releases.mixture(found) or faults else Exit.DONE
+    return Exit.DEGRADED if releases.mixture(per_host) or faults else Exit.DONE
 
 
-def said(found: Sequence[HostReleases], formats: Mapping[str, FormatsRead | None]) -> list[str]:
+def said(per_host: Sequence[HostReleases], formats: Mapping[str, FormatsRead | None]) -> list[str]:
     """In words: which releases there are, and then what that means for a way back."""
-    mixed = releases.mixture(found)
+    mixed = releases.mixture(per_host)
     together = f"two releases work together: {mixed}; mqctl upgrade goes on, mqctl rollback goes back" if mixed else ""
     return [text for text in (together, journal_formats.told(formats)) if text]
 

@@ -55,11 +55,11 @@ class Survey:
     def standings(self) -> list[Standing]:
         """Where each broker stands: those that answered, then those that are silent."""
         made, blocked, by_connector = self._made(), self._blocked(), self._by_connector()
-        found = [
+        answering = [
             standing_of(name, answer, made.get(name, ()), by_connector, blocked.get(name, {}))
             for name, answer in self._said.items()
         ]
-        return found + self._of_silent()
+        return answering + self._of_silent()
 
     def _made(self) -> dict[str, list[str]]:
         """Node -> which addresses that clients send to anywhere would be made there, of those that it does not have."""
@@ -231,9 +231,9 @@ def _gossip_of(options: Sequence[Mapping[str, Any]]) -> list[Gossip]:
 
 
 def _resolved_of(heard: Sequence[Mapping[str, Any]], by_connector: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    by_group: dict[str, set[str]] = {}
     for row in heard:
         if row["discovery"] == "dns":
             # What is nobody's of the cluster keeps its own name, so that it counts as one that stays.
-            found.setdefault(row["group"], set()).add(by_connector.get(row["connector"], row["connector"]))
-    return {group: frozenset(names) for group, names in found.items()}
+            by_group.setdefault(row["group"], set()).add(by_connector.get(row["connector"], row["connector"]))
+    return {group: frozenset(names) for group, names in by_group.items()}

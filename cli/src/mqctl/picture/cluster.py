@@ -130,7 +130,7 @@ def _matched(
     silent: Sequence[NodePicture], strangers: Sequence[NodePicture], addresses: Mapping[str, str]
 ) -> tuple[list[NodePicture], list[NodePicture]]:
     """Who does not answer is one of those that others tell of: the one at its address, or the only one that is left."""
-    left, found = list(strangers), []
+    left, placed = list(strangers), []
     for node in silent:
         same = [one for one in left if addresses[node.name] and one.name.rpartition(":")[0] == addresses[node.name]]
         is_the_last_pair = len(silent) == len(strangers) == 1
@@ -138,8 +138,8 @@ def _matched(
         if match is not None:
             left.remove(match)
             node = replace(node, key=match.key, lines=(match.name, *node.lines))
-        found.append(node)
-    return found, left
+        placed.append(node)
+    return placed, left
 
 
 def _links(source: str, rows: Sequence[PictureRow]) -> list[LinkPicture]:

@@ -170,8 +170,8 @@ def _labels(
             if not any(box.meets(other, CLEARANCE) for other in boxes)
             and not any(box.meets(other, 3.0) for other in taken)
         )
-        found = next(free, None)
-        if found is None:
+        spot = next(free, None)
+        if spot is None:
             return None
-        placed.append(found)
+        placed.append(spot)
     return tuple(placed)

@@ -205,9 +205,9 @@ def _drawn(
             # Several connections between two nodes lie beside each other, further and further out.
             side = sides[source] * (1 + steps.get(source, 0))
             steps[source] = steps.get(source, 0) + 1
-            found = number_of.get(id(link))
-            width = 0.0 if found is None else text_width(_said(found, troubles), is_bold=True) + 32
-            yield WantedCurve(source, order[link.target], side, width), link.look, found
+            trouble = number_of.get(id(link))
+            width = 0.0 if trouble is None else text_width(_said(trouble, troubles), is_bold=True) + 32
+            yield WantedCurve(source, order[link.target], side, width), link.look, trouble
 
 
 def _said(one: Trouble, troubles: Sequence[Trouble]) -> str:
@@ -219,7 +219,7 @@ def _links(
 ) -> Iterator[str]:
     """First all lines, then all labels, so that no line goes over a label."""
     names = [_cut(node.name, NAME_MAX) for node in cluster.nodes]
-    troubles = [found for _, _, found in drawn if found is not None]
+    troubles = [trouble for _, _, trouble in drawn if trouble is not None]
     for curve, (wanted, look, _) in zip(layout.curves, drawn, strict=True):
         arrow = "→" if wanted.side or look is not DrawingClass.FINE else "↔"
         ends = f"{names[wanted.source]} {arrow} {names[wanted.target]}"
@@ -230,9 +230,9 @@ def _links(
         )
         if wanted.side or look is not DrawingClass.FINE:
             yield _tip(curve, look)
-    for label, (_, look, found) in zip(layout.labels, drawn, strict=True):
-        if label is not None and found is not None:
-            yield from _label(label, look, _said(found, troubles))
+    for label, (_, look, trouble) in zip(layout.labels, drawn, strict=True):
+        if label is not None and trouble is not None:
+            yield from _label(label, look, _said(trouble, troubles))
 
 
 def _tip(curve: Curve, look: DrawingClass) -> str:

@@ -36,15 +36,15 @@ FILES = (
 
 def paths_of(root: str) -> list[str]:
     """Every file and folder that a rollout manages, below another root where that is said."""
-    found = set()
+    paths = set()
     for pattern in FILES:
-        found.update(glob.glob(root + pattern))
+        paths.update(glob.glob(root + pattern))
     for pattern in TREES:
         for top in glob.glob(root + pattern):
-            found.add(top)
+            paths.add(top)
             for folder, folders, files in os.walk(top):
-                found.update(os.path.join(folder, name) for name in folders + files)
-    return sorted(found)
+                paths.update(os.path.join(folder, name) for name in folders + files)
+    return sorted(paths)
 
 
 def entry_of(path: str) -> list[Any]:

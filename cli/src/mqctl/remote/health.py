@@ -18,10 +18,10 @@ def ask(address: str, port: int, name: str) -> dict[str, Any]:
     connection = http.client.HTTPConnection(address, port, timeout=TIME_S)
     try:
         connection.request("GET", f"/checks/{name}")
-        found = json.loads(connection.getresponse().read())
-        if not isinstance(found, dict) or "ok" not in found:
+        answer = json.loads(connection.getresponse().read())
+        if not isinstance(answer, dict) or "ok" not in answer:
             raise ValueError("that is no check")
-        return found
+        return answer
     except (OSError, ValueError, http.client.HTTPException) as fault:
         return {"check": name, "ok": False, "why": f"{address}:{port} does not say: {fault}"}
     finally:

@@ -30,25 +30,25 @@ def text_of(path: str) -> str | None:
 def note_of(release: str) -> dict[str, Any] | None:
     """What was noted; None where nothing was, or something else."""
     try:
-        found = json.loads(text_of(os.path.join(KEPT, release + ".json")) or "")
+        kept = json.loads(text_of(os.path.join(KEPT, release + ".json")) or "")
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if not isinstance(kept, dict) or kept.get("schema") != SCHEMA:
         return None
-    before, unit, options = found.get("release"), found.get("unit"), found.get("options")
+    before, unit, options = kept.get("release"), kept.get("unit"), kept.get("options")
     if not isinstance(before, str) or not isinstance(unit, str) or not isinstance(options, dict):
         return None
     is_whole = before and "/" not in before and all(isinstance(one, str) for one in options.values())
-    return found if is_whole else None
+    return kept if is_whole else None
 
 
 def kept(release: str, instances: list[str]) -> dict[str, Any]:
     """Of these instances."""
-    found = note_of(release)
-    note = found or {}
+    noted = note_of(release)
+    note = noted or {}
     options = note.get("options", {})
     return {
-        "is_whole": found is not None,
+        "is_whole": noted is not None,
         "unit": [text_of(UNIT), note.get("unit")],
         "options": {name: [text_of(os.path.join(ETC, name, "broker.toml")), options.get(name)] for name in instances},
     }

@@ -72,20 +72,20 @@ def json_of(path: str) -> Any:
 
 def hashes_of(folder: str, names: tuple[str, ...]) -> dict[str, str]:
     """SHA-256 of those files that are there."""
-    found = {}
+    hashes = {}
     for name in names:
         try:
             with open(os.path.join(folder, name), "rb") as file:
-                found[name] = hashlib.sha256(file.read()).hexdigest()
+                hashes[name] = hashlib.sha256(file.read()).hexdigest()
         except OSError:
             continue
-    return found
+    return hashes
 
 
 def taken_by(path: str) -> dict[str, str]:
     """File -> SHA-256 of what a process has taken of it, as its record says; nothing where there is none."""
-    found = json_of(path)
-    files = found.get("files") if isinstance(found, dict) else None
+    record = json_of(path)
+    files = record.get("files") if isinstance(record, dict) else None
     return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 
@@ -127,15 +127,15 @@ def addresses() -> dict[str, list[str]]:
 def user_of(name: str) -> dict[str, Any] | None:
     """The account of a user, or None."""
     try:
-        found = pwd.getpwnam(name)
+        account = pwd.getpwnam(name)
     except KeyError:
         return None
     return {
-        "uid": found.pw_uid,
-        "group": group_name(found.pw_gid),
-        "home": found.pw_dir,
-        "shell": found.pw_shell,
-        "comment": found.pw_gecos,
+        "uid": account.pw_uid,
+        "group": group_name(account.pw_gid),
+        "home": account.pw_dir,
+        "shell": account.pw_shell,
+        "comment": account.pw_gecos,
     }
 
 
@@ -192,8 +192,8 @@ def places(root: str = "") -> dict[str, list[str | None]]:
                 paths.update(os.path.join(folder, name) for name in folders + files)
                 if len(paths) > PLACES_MAX:
                     sys.exit(f"there are more than {PLACES_MAX} files below {top}")
-    found = {path[len(root) :]: place_of(path) for path in sorted(paths)}
-    return {path: one for path, one in found.items() if one is not None}
+    by_path = {path[len(root) :]: place_of(path) for path in sorted(paths)}
+    return {path: one for path, one in by_path.items() if one is not None}
 
 
 def is_whole(folder: str) -> bool:
@@ -213,12 +213,12 @@ def releases(root: str = "") -> list[list[Any]]:
 
 def before(root: str = "") -> dict[str, str]:
     """Release -> the one that this host had before it, where it has kept what it needs to go back."""
-    found = {}
+    by_release = {}
     for path in glob.glob(root + "/opt/mq/before/*.json"):
         note = json_of(path)
         if isinstance(note, dict) and isinstance(note.get("release"), str):
-            found[os.path.basename(path)[: -len(".json")]] = note["release"]
-    return found
+            by_release[os.path.basename(path)[: -len(".json")]] = note["release"]
+    return by_release
 
 
 def identity_of(directory: str, machine: str) -> tuple[str | None, str]:
@@ -228,14 +228,14 @@ def identity_of(directory: str, machine: str) -> tuple[str | None, str]:
         journal = os.path.join(directory, "journal")
         is_used = os.path.isdir(journal) and bool(os.listdir(journal))
         return None, f"{journal} holds messages and there is no identity beside it" if is_used else ""
-    found = json_of(file)
-    if not isinstance(found, dict) or not isinstance(found.get("node_id"), str):
+    identity = json_of(file)
+    if not isinstance(identity, dict) or not isinstance(identity.get("node_id"), str):
         return None, f"{file} is not an identity"
-    if found.get("machine_id") != machine:
-        return found["node_id"], "it was made on another machine"
-    if found.get("data_directory") != directory:
-        return found["node_id"], f"it was made for {found.get('data_directory')}"
-    return found["node_id"], ""
+    if identity.get("machine_id") != machine:
+        return identity["node_id"], "it was made on another machine"
+    if identity.get("data_directory") != directory:
+        return identity["node_id"], f"it was made for {identity.get('data_directory')}"
+    return identity["node_id"], ""
 
 
 def machine_id() -> str:
@@ -313,14 +313,14 @@ def origin() -> list[str]:
 
 def traces(root: str = "") -> dict[str, list[str]]:
     """Instance -> every place that has something of it, whoever put it there."""
-    found: dict[str, list[str]] = {}
+    by_instance: dict[str, list[str]] = {}
     for trace in TRACES:
         pattern = trace.pattern.replace("[^/]+", "*").replace("(*)", "*").replace("\\.", ".")
         for path in sorted(glob.glob(root + pattern)):
             match = trace.fullmatch(path[len(root) :])
             if match and match.group(1) != MADE_BY_MKFS and (os.path.islink(path) or os.path.isdir(path)):
-                found.setdefault(match.group(1), []).append(match.group())
-    return found
+                by_instance.setdefault(match.group(1), []).append(match.group())
+    return by_instance
 
 
 def running() -> list[str]:
@@ -335,7 +335,7 @@ def running() -> list[str]:
 
 
 def main() -> None:
-    found = {
+    document = {
         "release": link_of("/opt/mq/current"),
         "releases": releases(),
         "before": before(),
@@ -349,7 +349,7 @@ def main() -> None:
         "running": running(),
         "instances": {name: instance_of(name) for name in sys.argv[1:]},
     }
-    json.dump(found, sys.stdout)
+    json.dump(document, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -166,10 +166,10 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     uri, more = place_of(listener_of(request["options_file"]))
     try:
-        found = asyncio.run(Measurement(request).measure(uri, more))
+        measured = asyncio.run(Measurement(request).measure(uri, more))
     except mq.ClientError as fault:
         sys.exit(f"{type(fault).__name__}: {fault}")
-    json.dump(found, sys.stdout)
+    json.dump(measured, sys.stdout)
 
 
 if __name__ == "__main__":

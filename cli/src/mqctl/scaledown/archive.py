@@ -97,12 +97,12 @@ def _identities(world: World, host: Host) -> set[str]:
 
 def _documents(text: str) -> list[str]:
     """JSON objects that stand one behind the other."""
-    found, decoder, at = [], json.JSONDecoder(), 0
+    documents, decoder, at = [], json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
         _, end = decoder.raw_decode(text, at)
-        found.append(text[at:end])
+        documents.append(text[at:end])
         at = end
-    return found
+    return documents
 
 
 def purge(world: World, host: Host, name: str) -> None:

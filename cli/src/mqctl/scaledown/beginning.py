@@ -20,25 +20,25 @@ from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
 
-def targets_of(found: Sequence[NodeLook]) -> list[str]:
+def targets_of(looks: Sequence[NodeLook]) -> list[str]:
     """The nodes that these drain to."""
-    return sorted({str(one.drain["node"]) for one in found if one.drain.get("node")})
+    return sorted({str(one.drain["node"]) for one in looks if one.drain.get("node")})
 
 
-def require_answers(found: Sequence[NodeLook]) -> None:
+def require_answers(looks: Sequence[NodeLook]) -> None:
     """All of them have said something. Raises CommandError."""
-    faults = [one.fault for one in found if one.fault]
+    faults = [one.fault for one in looks if one.fault]
     if faults:
         raise CommandError("; ".join(faults), "mqctl status")
 
 
-def answering(world: World, found: Sequence[NodeLook], then: str) -> list[NodeLook]:
+def answering(world: World, looks: Sequence[NodeLook], then: str) -> list[NodeLook]:
     """Those that have said something; the others are told of, and that they stay as they are until `then`. Raises
     CommandError where none has."""
-    heard = [one for one in found if not one.fault]
+    heard = [one for one in looks if not one.fault]
     if not heard:
-        require_answers(found)
-    for one in found:
+        require_answers(looks)
+    for one in looks:
         if one.fault:
             world.note(f"{one.name} stays as it is: {one.fault}; once it answers: {then}")
     return heard
@@ -79,16 +79,16 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
         world.note(f"hinders: {text}")
 
 
-def turned(world: World, leaver: Leaver, found: Sequence[NodeLook], to: str) -> DrainPlan | None:
+def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> DrainPlan | None:
     """What goes on to another node, where `to` names one, and is shown; None where that takes the messages already.
     What the one before has stays there, and what it may have without an answer waits for it. What the brokers said is
     in the way, and whom nobody serves, was asked when it began: the host has let no client in since."""
     others = look_at(world, leaver.others)
     meant = {each.node_id for each in others if to in (each.name, f"{each.node.host}/{each.node.instance}")}
-    if not to or all(one.drain.get("node_id") in meant for one in found):
+    if not to or all(one.drain.get("node_id") in meant for one in looks):
         return None
-    before = {str(one.drain.get(name)) for one in found for name in ("node_id", "node")}
-    plan = plan_of(found, look_at(world, leaver.heirs), to, before)
+    before = {str(one.drain.get(name)) for one in looks for name in ("node_id", "node")}
+    plan = plan_of(looks, look_at(world, leaver.heirs), to, before)
     plan.is_turned = True
     rows: dict[str, Any] = {}
 
@@ -134,7 +134,7 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
     _ask_each(world, leaver, turns or rests, ask, operation)
 
 
-def cordon(world: World, leaver: Leaver, found: Sequence[NodeLook], operation: HeldCluster) -> None:
+def cordon(world: World, leaver: Leaver, looks: Sequence[NodeLook], operation: HeldCluster) -> None:
     """Have those of these let no client in that do, as `begin`; what they have stays."""
 
     def ask(session: AdminClient, node: Node) -> None:
@@ -146,7 +146,7 @@ def cordon(world: World, leaver: Leaver, found: Sequence[NodeLook], operation: H
             why = "its release cannot keep messages and let no client in; mqctl rollout first, or drain with --move"
             raise CommandError(f"{node.name}: {why}") from None
 
-    _ask_each(world, leaver, [one.node for one in found if one.state == SERVES], ask, operation)
+    _ask_each(world, leaver, [one.node for one in looks if one.state == SERVES], ask, operation)
 
 
 def _ask_each(

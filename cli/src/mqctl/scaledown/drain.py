@@ -65,23 +65,23 @@ class DrainFollower:
         try:
             with DrainDisplay(self.world, self.is_json, self._said) as display:
                 while True:
-                    found, faults = self._look()
+                    answers, faults = self._look()
                     now_s = self.world.monotonic_s()
                     heard_s = heard_s if faults else now_s
-                    moved = sum(int(one.get("moved", 0)) for one in found.values())
-                    if moved != before or not any(one.get("hindrances") for one in found.values()):
+                    moved = sum(int(one.get("moved", 0)) for one in answers.values())
+                    if moved != before or not any(one.get("hindrances") for one in answers.values()):
                         moving_s, before = now_s, moved
-                    if found:
-                        self._said = display.show(found)
-                    if not faults and all(_is_so(wanted, one) for one in found.values()):
-                        return found
-                    _require_way(wanted, found)
+                    if answers:
+                        self._said = display.show(answers)
+                    if not faults and all(_is_so(wanted, one) for one in answers.values()):
+                        return answers
+                    _require_way(wanted, answers)
                     if now_s - moving_s > STANDSTILL_S_MAX:
-                        raise self._stuck(wanted, found)
+                        raise self._stuck(wanted, answers)
                     if now_s - heard_s > SILENCE_S_MAX:
                         raise CommandError("; ".join(faults), f"mqctl status; once it answers: {self.again}")
                     if now_s - start_s > timeout_s:
-                        raise self._late(wanted, found, timeout_s)
+                        raise self._late(wanted, answers, timeout_s)
                     self.world.sleep_s(LOOK_S)
         finally:
             for each in self._sessions.values():
@@ -89,13 +89,13 @@ class DrainFollower:
             self._sessions.clear()
 
     def _look(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        found, faults = {}, []
+        answers, faults = {}, []
         for node, answer in on_each(self.nodes, self._ask):
             if isinstance(answer, CommandError):
                 faults.append(answer.what)
             else:
-                found[node.name] = answer
-        return found, faults
+                answers[node.name] = answer
+        return answers, faults
 
     def _ask(self, node: Node) -> dict[str, Any]:
         """Over the session of the look before; where that is broken, over a new one at the next look."""
@@ -108,26 +108,26 @@ class DrainFollower:
         self._sessions[node.name] = session
         return answer
 
-    def _stuck(self, wanted: str, found: Mapping[str, Mapping[str, Any]]) -> CommandError:
-        why = "; ".join(text for one in found.values() for text in (*told(one.get("hindrances", ())), *_reasons(one)))
+    def _stuck(self, wanted: str, answers: Mapping[str, Mapping[str, Any]]) -> CommandError:
+        why = "; ".join(text for one in answers.values() for text in (*told(one.get("hindrances", ())), *_reasons(one)))
         if wanted == ENDED:
             return CommandError(
                 f"nothing is answered any more, and not all queues are served again: {why}",
                 f"put that right and {self.again}, or the same with --force: what the other node may have comes twice",
             )
-        left = sum(int(one.get("left", 0)) for one in found.values())
+        left = sum(int(one.get("left", 0)) for one in answers.values())
         return CommandError(
             f"nothing moves any more: {counted(left, 'message')} are left, and none of them is lost: {why}",
             f"put that right and {self.again}, or {self.back} to have it serve again",
         )
 
-    def _late(self, wanted: str, found: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
-        left = sum(int(one.get("left", 0)) for one in found.values())
-        clients = sum(int(one.get("connections", 0)) for one in found.values())
+    def _late(self, wanted: str, answers: Mapping[str, Mapping[str, Any]], timeout_s: float) -> CommandError:
+        left = sum(int(one.get("left", 0)) for one in answers.values())
+        clients = sum(int(one.get("connections", 0)) for one in answers.values())
         what = f"{counted(left, 'message')} and {counted(clients, 'client')} are still there"
         if wanted == ENDED:
             what = "not all queues are served again"
-        why = "; ".join(text for one in found.values() for text in (*_reasons(one), *staying(one)))
+        why = "; ".join(text for one in answers.values() for text in (*_reasons(one), *staying(one)))
         return CommandError(
             f"{what} after {timeout_s:g} s{': ' if why else ''}{why}; the brokers go on", self.again, Exit.RUNNING
         )
@@ -137,8 +137,8 @@ def _is_so(wanted: str, answer: Mapping[str, Any]) -> bool:
     return answer.get("state") == wanted and not (wanted == CORDONED and answer.get("connections"))
 
 
-def _require_way(wanted: str, found: Mapping[str, Mapping[str, Any]]) -> None:
-    for name, one in found.items():
+def _require_way(wanted: str, answers: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, one in answers.items():
         state = one.get("state")
         if why := NOT_ON[wanted].get(str(state)):
             raise CommandError(f"{name} is no longer draining: {why}", "mqctl scale-down HOST --show")
@@ -193,15 +193,15 @@ class DrainDisplay:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def show(self, found: Mapping[str, Mapping[str, Any]]) -> str:
+    def show(self, answers: Mapping[str, Mapping[str, Any]]) -> str:
         """One look; the line that was told last."""
         if self._is_live:
-            for name, one in found.items():
+            for name, one in answers.items():
                 self._draw(name, one)
             return self._said
-        line = json.dumps(_event(found)) if self._is_json else "; ".join(line_of(*each) for each in found.items())
+        line = json.dumps(_event(answers)) if self._is_json else "; ".join(line_of(*each) for each in answers.items())
         now_s = self._world.monotonic_s()
-        is_over = all(any(_is_so(end, one) for end in NOT_ON) for one in found.values())
+        is_over = all(any(_is_so(end, one) for end in NOT_ON) for one in answers.values())
         if line != self._said and (is_over or now_s - self._said_s >= LINE_S):
             self._world.note(line)
             self._said, self._said_s = line, now_s
@@ -221,9 +221,9 @@ class DrainDisplay:
         self._bar.update(self._tasks[title], completed=moved, total=moved + left, more=more)
 
 
-def _event(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _event(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     names = ("state", "node", "moved", "left", "rate", "connections")
-    return {"schema": PROGRESS, "nodes": {name: {key: one.get(key) for key in names} for name, one in found.items()}}
+    return {"schema": PROGRESS, "nodes": {name: {key: one.get(key) for key in names} for name, one in answers.items()}}
 
 
 def seconds_left(answer: Mapping[str, Any]) -> int | None:

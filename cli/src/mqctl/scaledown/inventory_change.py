@@ -77,8 +77,8 @@ NAME: Final = r"[\w.-]*"
 
 def _made_by_range(text: str, host: str) -> str:
     """The first name with ranges in it that is the host's as well, as it stands there; empty: none is."""
-    for found in re.finditer(rf"(?<![\w.-]){NAME}(?:\[\w*:\w+(?::\d+)?\]{NAME})+", text):
-        name = found.group()
+    for match in re.finditer(rf"(?<![\w.-]){NAME}(?:\[\w*:\w+(?::\d+)?\]{NAME})+", text):
+        name = match.group()
         ranges = list(RANGE.finditer(name))
         parts = "(.+?)".join(re.escape(part) for part in _between(name, ranges))
         whole = re.fullmatch(parts, host)
@@ -109,11 +109,11 @@ def _less(tree: Any, host: str) -> Any:
     """What is to be said afterwards. A group that has no hosts left says nothing of hosts."""
     if not isinstance(tree, dict):
         return tree
-    found = {key: _less(value, host) for key, value in tree.items()}
-    hosts = found.get("hosts")
+    rest = {key: _less(value, host) for key, value in tree.items()}
+    hosts = rest.get("hosts")
     if isinstance(hosts, dict) and host in hosts:
-        found["hosts"] = {key: value for key, value in hosts.items() if key != host} or None
-    return found
+        rest["hosts"] = {key: value for key, value in hosts.items() if key != host} or None
+    return rest
 
 
 def _without_in_yaml(text: str, host: str) -> str:
@@ -126,12 +126,12 @@ def _spans(text: str, node: Any, host: str) -> list[tuple[int, int]]:
     """From where to where the host stands below keys `hosts`."""
     if not isinstance(node, yaml.MappingNode):
         return []
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for key, value in node.value:
         if key.value == "hosts" and isinstance(value, yaml.MappingNode):
-            found += [_span(text, value, number) for number, (own, _) in enumerate(value.value) if own.value == host]
-        found += _spans(text, value, host)
-    return found
+            spans += [_span(text, value, number) for number, (own, _) in enumerate(value.value) if own.value == host]
+        spans += _spans(text, value, host)
+    return spans
 
 
 def _span(text: str, hosts: Any, number: int) -> tuple[int, int]:

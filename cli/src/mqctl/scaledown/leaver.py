@@ -92,21 +92,21 @@ def leavers_of(
         raise UsageError(f"{', '.join(twice)} is named twice")
     hosts = [cluster.host(name) for name in names if name not in out]
     party = tuple(names) if len(names) > 1 else ()
-    found = []
+    leavers = []
     for host in hosts:
         rest = tuple(one for one in cluster.hosts if one.name not in names[: names.index(host.name)])
-        found.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
-    return found
+        leavers.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
+    return leavers
 
 
 def receipt_of(
-    world: World, leaver: Leaver, found: Mapping[str, Mapping[str, Any]], ids: Sequence[str], *, is_forced: bool
+    world: World, leaver: Leaver, answers: Mapping[str, Mapping[str, Any]], ids: Sequence[str], *, is_forced: bool
 ) -> dict[str, Any]:
     """The whole receipt, out of what each node said at the end of its drain. `ids`: theirs."""
     at = world.now()
     rows, different, stays = [], [], []
     for node in leaver.nodes:
-        answer = found[node.name]
+        answer = answers[node.name]
         own = answer.get("receipt")
         rows += receipt.rows_of(node.host, node.instance, str(answer.get("node")), own or {}, is_forced=is_forced)
         different += [f"{node.name}: {text}" for text in receipt.differences(own, is_forced=is_forced)]

@@ -71,10 +71,10 @@ class NodeLook:
 
 def look_at(world: World, nodes: Sequence[Node]) -> list[NodeLook]:
     """All of them, at the same time."""
-    found = []
+    looks = []
     for node, answer in on_each(nodes, lambda one: _look(world, one)):
-        found.append(NodeLook(node, fault=answer.what) if isinstance(answer, CommandError) else answer)
-    return found
+        looks.append(NodeLook(node, fault=answer.what) if isinstance(answer, CommandError) else answer)
+    return looks
 
 
 def _look(world: World, node: Node) -> NodeLook:

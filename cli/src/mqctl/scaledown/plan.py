@@ -137,11 +137,11 @@ def _room(plan: DrainPlan) -> list[str]:
 
 def _by_host(plan: DrainPlan) -> dict[str, list[tuple[NodeLook, list[NodeLook]]]]:
     """Host -> its nodes that take messages, each with those whose messages it takes."""
-    found: dict[str, list[tuple[NodeLook, list[NodeLook]]]] = {}
+    by_host: dict[str, list[tuple[NodeLook, list[NodeLook]]]] = {}
     for target in {one.name: one for one in plan.targets.values()}.values():
         sources = [one for one in plan.leaving if plan.targets[one.name].name == target.name]
-        found.setdefault(target.node.host, []).append((target, sources))
-    return found
+        by_host.setdefault(target.node.host, []).append((target, sources))
+    return by_host
 
 
 def _memory(plan: DrainPlan) -> list[str]:

@@ -52,16 +52,16 @@ class AddressLoad:
 
 def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressLoad]]:
     """Node that takes messages -> address -> what comes there from all that leave, where anything does."""
-    found: dict[str, dict[str, AddressLoad]] = {}
+    by_node: dict[str, dict[str, AddressLoad]] = {}
     for leaving, queues in rows.items():
-        at = found.setdefault(plan.targets[leaving].name, {})
+        at = by_node.setdefault(plan.targets[leaving].name, {})
         for row in queues:
             if row["left"] and row.get("routing_type") != RING:
                 can_page = bool(row.get("can_page", True))
                 is_paused = "paused" not in row and bool(row.get("address_paused", False))
                 more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused)
                 at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
-    return found
+    return by_node
 
 
 def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:

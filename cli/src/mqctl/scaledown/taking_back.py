@@ -47,17 +47,17 @@ def take_back(world: World, leavers: Sequence[Leaver], how: TakeBack) -> Exit:
     do not: nothing is held for them."""
     first = leavers[0]
     scope = OperationScope(seen=numbers(world, first.cluster), instead_of=(first.command,))
-    found = {leaver.host.name: look_at(world, leaver.nodes) for leaver in leavers}
+    looks_by_host = {leaver.host.name: look_at(world, leaver.nodes) for leaver in leavers}
     if first.verb == "drain":
-        heard = answering(world, found[first.host.name], first.back)
+        heard = answering(world, looks_by_host[first.host.name], first.back)
         return max(
             _serve_again(world, leavers, how, heard, scope),
-            Exit.DONE if len(heard) == len(found[first.host.name]) else Exit.DEGRADED,
+            Exit.DONE if len(heard) == len(looks_by_host[first.host.name]) else Exit.DEGRADED,
         )
-    silent = [one for one in leavers if any(look.fault for look in found[one.host.name])]
+    silent = [one for one in leavers if any(look.fault for look in looks_by_host[one.host.name])]
     states = {one.host.name: _state_of(world, one) for one in silent}
     gone = [one for one in silent if states[one.host.name] == GONE]
-    rest = [look for one in leavers if one not in gone for look in found[one.host.name]]
+    rest = [look for one in leavers if one not in gone for look in looks_by_host[one.host.name]]
     if len(silent) == len(leavers):
         _refuse(world, gone, [one for one in rest if one.fault], states, scope)
     code = _serve_again(world, leavers, how, rest, scope)
@@ -101,16 +101,16 @@ def _refuse(
 
 
 def _serve_again(
-    world: World, leavers: Sequence[Leaver], how: TakeBack, found: Sequence[NodeLook], scope: OperationScope
+    world: World, leavers: Sequence[Leaver], how: TakeBack, looks: Sequence[NodeLook], scope: OperationScope
 ) -> Exit:
-    """`found`: of the nodes that have not left; what is held is the cluster as it was before the first one did, and it
+    """`looks`: of the nodes that have not left; what is held is the cluster as it was before the first one did, and it
     stays so for hosts of which one has a fault. The exit code says whether all others were given back."""
-    lost = list(dict.fromkeys(one.node.host for one in found if one.fault))
-    found = [one for one in found if one.node.host not in lost]
-    first, names = leavers[0], list(dict.fromkeys(one.node.host for one in found))
+    lost = list(dict.fromkeys(one.node.host for one in looks if one.fault))
+    looks = [one for one in looks if one.node.host not in lost]
+    first, names = leavers[0], list(dict.fromkeys(one.node.host for one in looks))
     hosts = " and ".join(names)
-    cordoned = {one.name for one in found if one.state == CORDONED} if first.verb == "drain" else set()
-    nodes = [one.node for one in found if one.state not in RESTS or one.name in cordoned]
+    cordoned = {one.name for one in looks if one.state == CORDONED} if first.verb == "drain" else set()
+    nodes = [one.node for one in looks if one.state not in RESTS or one.name in cordoned]
     moving = {one.host for one in nodes if one.name not in cordoned}
     if not nodes:
         world.note(f"{hosts} {'does' if len(names) == 1 else 'do'} not drain: nothing is to be taken back")
@@ -128,7 +128,7 @@ def _serve_again(
         else:
             session.call("scale-down-cancel", force=how.is_forced)
 
-    targets = ", ".join(targets_of(found)) or "its target"
+    targets = ", ".join(targets_of(looks)) or "its target"
     _require_agreed(world, f"Have {hosts} serve again what is still there?", targets if moving else "", first, how)
     with holding(world, first.cluster, first.back, is_resumed=True, scope=scope) as operation:
         # Of a drain nothing is held either while the brokers are at it.
