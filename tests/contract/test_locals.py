@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKER, CLI = ROOT / "broker/src/mqbroker", ROOT / "cli/src/mqctl"
 NAME = "found"
 # room -> functions in which something is called so
-LEFT = {"admin": 1, "io": 2, "mqctl": 41, "node": 3}
+LEFT = {"admin": 1, "mqctl": 41, "node": 3}
 
 
 def functions_with(source: str) -> list[str]:

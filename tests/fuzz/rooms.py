@@ -86,7 +86,7 @@ class Listening:
         stage.network_effects.clear()
         assert stage.broker.counters.bugs_contained == 0, "what is contained is a bug all the same"
 
-    def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
+    def resolved(self, places: tuple[tuple[str, str, int], ...]) -> None:
         """No names are asked for here."""
 
     def looked(self, why: str) -> None:

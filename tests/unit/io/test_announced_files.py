@@ -34,8 +34,8 @@ class Ears:
         self.data.append(data)
         self.news.set()
 
-    def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
-        self.found.append(found)
+    def resolved(self, places: tuple[tuple[str, str, int], ...]) -> None:
+        self.found.append(places)
         self.news.set()
 
     def looked(self, why: str) -> None:

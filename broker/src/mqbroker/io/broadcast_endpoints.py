@@ -21,7 +21,7 @@ class Listener(Protocol):
     def heard(self, source: str, data: bytes) -> None:
         """A datagram has come from `source`."""
 
-    def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
+    def resolved(self, places: tuple[tuple[str, str, int], ...]) -> None:
         """Names lead to these places: (name, host, port), all that there are now."""
 
     def looked(self, why: str) -> None:

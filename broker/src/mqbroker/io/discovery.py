@@ -29,9 +29,9 @@ class GroupListener:
         """Post a datagram as an input of the group (io/broadcast_endpoints.py:Listener)."""
         self._node.post(Datagram(self._group, source, data))
 
-    def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
+    def resolved(self, places: tuple[tuple[str, str, int], ...]) -> None:
         """Post what names led to as an input of the group (io/broadcast_endpoints.py:Listener)."""
-        self._node.post(Resolved(self._group, found))
+        self._node.post(Resolved(self._group, places))
 
     def looked(self, why: str) -> None:
         """Post that a look has ended, and what hindered it (io/broadcast_endpoints.py:Listener)."""
