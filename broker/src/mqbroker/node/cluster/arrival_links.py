@@ -228,8 +228,8 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     if QUEUE in said:
-        found = None if kind is None else peer.broker.store.queues.get(kind.name)
-        is_paused = found is not None and found.is_paused
+        namesake = None if kind is None else peer.broker.store.queues.get(kind.name)
+        is_paused = namesake is not None and namesake.is_paused
         answer = makes_queues(answer, peer.broker.store.arrivals.counted(arrival), is_paused=is_paused)
         peer.broker.store.remotes.awaited.begins(names[0], source)
         peer.broker.store.remotes.awaited.moves_here(names[0], source, has_come=said.get(HAS_COME) is True)
