@@ -10,6 +10,7 @@ from mqbroker.core.address import diverts
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.node.values.inputs import AdminRequest
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
 
@@ -232,6 +233,39 @@ def test_a_copy_that_is_brought_nowhere_is_a_dead_letter_where_the_filter_of_the
     reload(stage, divert("d", "orders", "gone"))
     assert stage.admin("messages-move", queue="kept", address="orders") == {"moved": 1, "left": 0}
     assert counts(stage) == {"orders": 1, "DLQ": 2}
+
+
+@pytest.mark.parametrize("operation", [{"name": "messages-move", "address": "orders"}, {"name": "dead-letters-retry"}])
+def test_what_an_address_keeps_for_later_queues_is_moved_nowhere(operation: dict[str, str]) -> None:
+    stage = stage_with(address_settings={"orders": {"retroactive_message_count": 100}})
+    stage.admin("queue-create", name="orders")
+    send(stage, "red", "blue")
+    name, *rest = operation.values()
+    said = stage.admin(name, queue="$.retroactive.orders", **({"address": rest[0]} if rest else {}))
+    assert said["condition"] == "amqp:not-allowed"
+    assert counts(stage) == {"orders": 2, "$.retroactive.orders": 2}
+
+
+@pytest.mark.parametrize("bounds", [{}, {"max_size_messages": 1, "address_full_policy": "PAGE"}])
+def test_a_step_follows_few_diverts(bounds: dict[str, Any]) -> None:
+    """Each costs what a look at a message does, so that who waits for the next step does not wait for 30 times 60."""
+    ways = [divert(str(number), "orders", f"copies{number}") for number in range(60)]
+    stage = stage_with(*ways, address_settings={"source": bounds})
+    for queue in ("orders", "source"):
+        stage.admin("queue-create", name=queue)
+    send(stage, *["red"] * 30, to="source")
+    stage.give(AdminRequest(901, 1, "messages-move", {"queue": "source", "address": "orders"}))
+    steps = 0
+    while stage.broker.store.queues["source"].message_count:
+        before = stage.broker.store.queues["orders"].message_count
+        stage.turn()
+        stage.sync()
+        stage.read_pages()
+        assert stage.broker.store.queues["orders"].message_count - before <= moves.LOOKS_MAX // 120 + 1
+        steps += 1
+        assert steps < 100
+    stage.run()
+    assert stage.replies[901].result == {"moved": 30, "left": 0}
 
 
 def test_what_is_left_needs_no_room_elsewhere() -> None:

@@ -17,6 +17,7 @@ from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.paging.paged_picking import PagedPicker
+from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_of
 from mqbroker.core.queue.meter import Meter
@@ -33,7 +34,7 @@ from mqbroker.wire.run import Run
 PURGED_MAX = 20_000  # messages of one piece
 MOVED_MAX = 30  # a moved message is made anew, some 75 µs: a step stays near two milliseconds
 MOVED_BYTES_MAX = 4 << 20
-LOOKS_MAX = 150  # pieces of the queue, some 10 to 20 µs each
+LOOKS_MAX = 150  # pieces of the queue and diverts that are followed, some 10 to 20 µs each
 SCHEDULED_LOOKS_MAX = 2_000  # those that are scheduled are put in order for each piece
 UNBOUNDED = 1 << 62
 COUNT_MAX = 2**53
@@ -54,6 +55,7 @@ class Purge:
         self.check()
         self.selector: Selector | None = selector_of(request)
         self.count = 0
+        self.budget = Budget(0, 0, 0)  # of this piece
         self.picker = self.pick()
 
     @property
@@ -102,7 +104,8 @@ class Purge:
             return False
         messages, size_bytes = self.bounds
         looks = LOOKS_MAX if self.queue.backlog.count or self.queue.pages else SCHEDULED_LOOKS_MAX
-        taken = self.picker.piece(Budget(messages, looks, size_bytes))
+        self.budget = Budget(messages, looks, size_bytes)
+        taken = self.picker.piece(self.budget)
         for segment in taken:
             self.act(segment)
             self.count += segment.n
@@ -160,6 +163,7 @@ class Move(Purge):
 
     def check(self) -> None:
         check_is_not_forwarded(self.request, self.queue)
+        check_is_public(self.queue.kind)
 
     def prepare(self) -> None:
         super().prepare()
@@ -178,8 +182,10 @@ class Move(Purge):
     def wants(self, segment: Segment, index: int) -> bool:
         if not super().wants(segment, index):
             return False
-        planned = self.plan(segment, index)
+        planned, diverts = self.plan(segment, index), self.store.diverts
+        followed = diverts.followed_total
         is_in = planned is not None and self.find_room(*planned) and self.take_in(*planned)
+        self.budget.looks -= diverts.followed_total - followed
         self.left += not is_in
         return is_in  # it is there already, and leaves here in this step
 
@@ -314,7 +320,9 @@ class Retry(Move):
 
 def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
-    return address.takes_each(only) or bool(_takers(address, run, only))
+    elsewhere = address.cluster_bindings
+    view = MessageView(run.payload(0), address=address.name)
+    return bool(_takers(address, run, only)) or (elsewhere is not None and elsewhere.reaches(view, only))
 
 
 def _takers(address: Address, run: Run, only: str) -> list[Queue]:

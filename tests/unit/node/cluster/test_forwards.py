@@ -580,3 +580,15 @@ def test_dead_letters_go_back_to_an_address_of_which_another_node_alone_has_a_qu
     assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
     cluster.run()
     assert b.broker.store.queues["orders"].message_count == 1
+
+
+def test_what_a_filter_of_another_node_lets_in_is_moved_there_and_the_rest_is_left() -> None:
+    cluster, a, b = pair(message_load_balancing="STRICT")
+    a.admin("queue-create", name="source")
+    b.admin("queue-create", name="reds", address="news", routing_type="multicast", selector="color = 'red'")
+    cluster.run()
+    messages = [{"body": color, "application_properties": {"color": color}} for color in ("red", "blue")]
+    assert a.admin("send", address="source", messages=messages) == {"accepted": 2}
+    assert a.admin("messages-move", queue="source", address="news") == {"moved": 1, "left": 1}
+    cluster.run()
+    assert [each.broker.store.queues[name].message_count for each, name in ((a, "source"), (b, "reds"))] == [1, 1]

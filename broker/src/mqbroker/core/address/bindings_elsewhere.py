@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address, RoutedPart
+    from mqbroker.core.queue.message_view import MessageView
     from mqbroker.core.queue.queue import Queue
     from mqbroker.wire.run import Run
 
@@ -34,6 +35,10 @@ class BindingsElsewhere(ABC):
     @abstractmethod
     def takes_each(self, routing: str) -> bool:
         """Whether one of them does that has no filter, so that every message gets there."""
+
+    @abstractmethod
+    def reaches(self, view: MessageView, only: str) -> bool:
+        """Whether one of them gets this message if nobody here does; `only` one of this routing type, empty: of any."""
 
     @abstractmethod
     def looks_at_each(self, queues: list[Queue]) -> bool:

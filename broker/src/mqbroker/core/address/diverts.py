@@ -78,6 +78,7 @@ class Diverts:
         self._store = store
         self._copies_left = 0
         self._depth = 0
+        self.followed_total = 0  # times that a divert was followed, by looks too
         self.at: dict[str, list[Divert]] = {}
         for one in options:
             only = one.routing_type.lower()
@@ -223,6 +224,7 @@ class Diverts:
         """What a divert leads to, as one copy more; None: nowhere."""
         LOOK.has_touched = True
         self._copies_left -= 1
+        self.followed_total += 1
         try:
             return self._target(divert) if self._copies_left >= 0 else None
         except Refused:

@@ -148,6 +148,11 @@ class ClusterBindings(BindingsElsewhere):
         """Whether one of them does that has no filter, so that every message gets there."""
         return any(group.routing == routing and group.takes_each for group in self._groups.values())
 
+    def reaches(self, view: MessageView, only: str) -> bool:
+        """Whether one of them gets this message if nobody here does; `only` one of this routing type, empty: of any."""
+        groups = (group for group in self._groups.values() if not only or group.routing == only)
+        return any(group.members(None, view) for group in groups)
+
     def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere of a queue that is here."""
         return self.group(queue.kind.routing, queue.kind.name)
