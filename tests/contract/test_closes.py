@@ -22,7 +22,7 @@ AT_ONCE = {
     "node/amqp/logins.py:Logins._derive.came": NOT_OPEN,
     "node/amqp/opening.py:answer": NOT_OPEN,
     "node/amqp/containment.py:Containment._end": "a bug, and none of what it sent may be half done",
-    "node/broker/stopping.py:Stopping._close_all": "all was answered before (Stopping._answer)",
+    "node/amqp/peer.py:Peer.stop": "all was answered before (Stopping._answer)",
     "node/cluster/departing.py:DepartingClients.close": "they were held, and all was answered before",
     "node/cluster/bridge_peer.py:BridgePeer.hang_up": KNOWN_AGAIN,
     "node/cluster/bridge_peer.py:BridgePeer._detached": KNOWN_AGAIN,

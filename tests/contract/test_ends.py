@@ -1,4 +1,4 @@
-"""Nobody asks for the class of a link's end, or does by hand what `Peer` does for all: read from the syntax tree.
+"""Nobody asks for the class of a link's end or of a peer, or does by hand what `Peer` does: read from the syntax tree.
 
 A new kind of end, or a consumer of another protocol, is then dealt with wherever ends and consumers are, without a
 branch there.
@@ -15,6 +15,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[2] / "broker" / "src" / "mqbroker"
 ROOMS = ("core", "node", "admin", "io", "app")
 PROTOCOLS = ("ReceivingEnd", "SendingEnd", "Consumer", "Client")
+PEER = "Peer"
 STRUCTURAL = ("AddressEnd", "LinkConsumer")  # compiled, so they have the protocols and do not derive from them
 
 
@@ -24,8 +25,8 @@ def trees() -> list[tuple[str, ast.Module]]:
 
 
 def ends(found: list[tuple[str, ast.Module]]) -> set[str]:
-    """Names of all classes of ends and consumers."""
-    names = {*PROTOCOLS, *STRUCTURAL}
+    """Names of all classes of ends, consumers and peers."""
+    names = {*PROTOCOLS, *STRUCTURAL, PEER}
     classes = [node for _, tree in found for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     while True:
         more = {each.name for each in classes if names & {ast.unparse(base) for base in each.bases}} - names
@@ -56,7 +57,7 @@ def asked(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.slow
-def test_nobody_asks_for_the_class_of_an_end_or_of_a_consumer() -> None:
+def test_nobody_asks_for_the_class_of_an_end_of_a_consumer_or_of_a_peer() -> None:
     found = trees()
     names = ends(found)
     assert names >= {
@@ -68,6 +69,7 @@ def test_nobody_asks_for_the_class_of_an_end_or_of_a_consumer() -> None:
         "ForwardConsumer",
         "Receive",
     }
+    assert names >= {"AcceptedPeer", "RatedPeer", "BridgePeer"}
     assert not [f"{name}:{line}: {what}" for name, tree in found for line, what in asked(tree, names)]
 
 

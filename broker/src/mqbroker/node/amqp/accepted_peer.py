@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.certificate import CertificateIdentity, identity_in
@@ -19,7 +19,8 @@ from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp import opening
 from mqbroker.node.amqp.large_messages import kept_bytes_max
 from mqbroker.node.amqp.logins import login_key
-from mqbroker.node.amqp.peer import HANDLERS, Patience, Peer
+from mqbroker.node.amqp.patience import Patience
+from mqbroker.node.amqp.peer import HANDLERS, Peer
 from mqbroker.node.amqp.turns import CALM_WORK
 from mqbroker.node.values.handshake import Hello
 from mqbroker.node.values.inputs import ConnectionAccepted
@@ -98,6 +99,16 @@ class AcceptedPeer(Peer):
     def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
         """What is done about each kind of event."""
         return ACCEPTED_HANDLERS
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it came to a listener."""
+        return True
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it came to a listener for clients, not to one for nodes of the cluster."""
+        return self.listener.kind != "cluster"
 
     @property
     def is_known_again(self) -> bool:
@@ -202,9 +213,14 @@ ACCEPTED_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
 """A server never asks for links, so `Attached` is not among them."""
 
 
-def nodes_among(peers: Iterable[object]) -> Iterator[tuple[AcceptedPeer, Hello]]:
+def accepted_among(peers: Iterable[Peer]) -> list[AcceptedPeer]:
+    """Connections that came to a listener, of all of this node."""
+    return [cast("AcceptedPeer", each) for each in peers if each.is_accepted]
+
+
+def nodes_among(peers: Iterable[Peer]) -> Iterator[tuple[AcceptedPeer, Hello]]:
     """Connections of other nodes that stand, of all of this node, and what each said of itself. They may be ended
     meanwhile."""
-    for peer in list(peers):
-        if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
+    for peer in accepted_among(peers):
+        if peer.hello is not None and not peer.is_gone:
             yield peer, peer.hello

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import LinkBase, SenderLink
 
 if TYPE_CHECKING:
+    from mqbroker.amqp.session import Session
     from mqbroker.core.queue.queue import Client, Queue
-    from mqbroker.node.amqp.peer import Peer
 
 
 def client_on(link: LinkBase) -> Client | None:
@@ -20,9 +20,9 @@ def client_on(link: LinkBase) -> Client | None:
     return client
 
 
-def clients_on_links(peer: Peer) -> Iterator[Client]:
+def clients_in(sessions: Iterable[Session]) -> Iterator[Client]:
     """In the order of sessions and handles. Links may end meanwhile."""
-    for session in list(peer.connection.sessions):
+    for session in list(sessions):
         for link in list(session.by_handle.values()):
             client = client_on(link)
             if client is not None:

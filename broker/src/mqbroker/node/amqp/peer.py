@@ -7,8 +7,8 @@ the step in which it was decided. Who logs in to whom is said by its subclasses:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
@@ -35,35 +35,34 @@ from mqbroker.amqp.events import (
     WorkDone,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Origin
 from mqbroker.core.address.permissions import Actor
+from mqbroker.node.amqp.clients import clients_in
 from mqbroker.node.amqp.coordinator import Transactions
 from mqbroker.node.amqp.farewell import Farewell
+from mqbroker.node.amqp.patience import Patience
 from mqbroker.node.amqp.settlements import take_back, take_outcomes
 from mqbroker.node.amqp.uploads import Uploads
 from mqbroker.node.values.effects import CloseConnection, PauseReading
+from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
+    from mqbroker.core.queue.queue import Client, Queue, Segment
     from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.values.effects import Send
 
 LINGER_MS: Final = 500
 # What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
 # that do not read at all must not cost a thousand times what a fast one needs.
 OUT_BYTES_MIN: Final = 256 << 10
 OUT_BYTES_MAX: Final = 4 << 20
-
-
-class Patience(NamedTuple):
-    """How long the other end has until it is opened, and how long it may be silent then (0: for ever)."""
-
-    opened_ms: int
-    idle_ms: int
 
 
 class Peer(ABC):
@@ -93,15 +92,13 @@ class Peer(ABC):
         self.is_unhearing = False  # and all of it does until it reads what it was answered
         self.unheard_bytes = 0  # made for it since its transport is full
         self.is_paused = False
-        self.is_told_empty = False
-        self.is_told_malformed = False
+        self.is_told_empty = self.is_told_malformed = False
         self.rejected_count = 0  # by an outcome that is not taken in as a whole
         self.out_bytes = 0
         self.out_bytes_max = OUT_BYTES_MIN
         self.producers: dict[ReceiverLink, None] = {}
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
-        self.transactions, self.farewell = Transactions(self), Farewell()
-        self.uploads = Uploads(self)
+        self.transactions, self.farewell, self.uploads = Transactions(self), Farewell(), Uploads(self)
         self.patience = patience
         now_ns = broker.at.monotonic_ns
         self._heard_ns = self.spoke_ns = now_ns
@@ -126,11 +123,62 @@ class Peer(ABC):
     def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
         """What is done about each kind of event."""
 
+    # -- for those who ask of all peers --------------------------------------------------------------------------------
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it came to a listener, with AMQP; else we opened it, or it speaks something else."""
+        return False
+
+    def close_if_gone(self) -> bool:
+        """Close the connection of a user who may not log in here any more; whether that was so."""
+        return False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is closed, or lost."""
+        return self.connection.is_dead
+
+    def clients(self) -> Iterator[Client]:
+        """Who consumes over it, or is about to. They may end meanwhile."""
+        return clients_in(self.connection.sessions)
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What is unsettled on its links and in its transactions."""
+        for session in self.connection.sessions:
+            for taken in session.unsettled:
+                if taken.token is not None:
+                    yield segment_of(taken)
+        yield from self.transactions.in_delivery()
+
+    @property
+    def owes(self) -> bool:
+        """Whether the end of this step brings it an answer or messages."""
+        return self.connection.owes
+
+    def collect(self) -> Send | None:
+        """What goes out at the end of this step; None: nothing, or it goes with what else there will be to say."""
+        return self.broker.turns.collect(self)
+
+    def call_off(self, why: str) -> None:
+        """The node stops: what was asked for and has not had its turn is not done, and whoever asked hears that."""
+        self.transactions.call_off(why)
+        self.handle_events()
+
+    def stop(self, why: str) -> None:
+        """The node stops: close, and hand back at once what it had."""
+        LOOK.has_touched = True
+        self.connection.allowance = NO_BOUND  # nothing of it may come behind the journal's end
+        self.close_at_once("amqp:connection:forced", why)
+        self.received(b"")
+
     # -- inputs --------------------------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> None:
-        """Bytes of the peer; none: what is kept of them."""
+    def received(self, data: bytes) -> int:
+        """Bytes of the peer; none: what is kept of them. The work that they made, in units of amqp/work.py."""
+        allowance = self.connection.allowance
         self.broker.containment.look(self, self._take_in, data)
+        return max(allowance - self.connection.allowance, 0)  # one that a bug has ended has no bound any more
 
     def _take_in(self, data: bytes) -> None:
         if data:

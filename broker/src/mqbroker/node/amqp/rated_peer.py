@@ -69,11 +69,11 @@ class RatedPeer(AcceptedPeer):
         super().__init__(broker, accepted, listener)
         self._rate = FrameRate(self, listener.frames_per_second_max)
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> int:
         """Bytes of the peer; none: what is kept of them."""
         if data:
             self._rate.heard(data)
-        super().received(data)
+        return super().received(data)
 
     def keep(self, data: bytes) -> None:
         """Bytes of the peer that are taken in later."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from mqbroker.amqp import work
 from mqbroker.base.notice import Level
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.amqp.clients import client_on, clients_of
 from mqbroker.wire.performatives import Close
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Client
     from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.amqp.peer import Peer
 
 NAME_SIZE_MAX = 200  # characters of a link's name in a notice
 
@@ -31,7 +31,7 @@ def revoke(broker: AmqpBroker) -> Iterator[int]:
     """
     looked_at: set[int] = set()
     for peer in list(broker.peers.values()):
-        if isinstance(peer, AcceptedPeer) and broker.peers.get(peer.conn) is peer:
+        if peer.is_accepted and broker.peers.get(peer.conn) is peer:
             looked_at.add(peer.conn)
             if peer.close_if_gone():
                 yield work.GENERAL[Close]
@@ -46,7 +46,7 @@ def revoke(broker: AmqpBroker) -> Iterator[int]:
         yield work.LOOKED_AT
 
 
-def _rechecked(peer: AcceptedPeer) -> Iterator[int]:
+def _rechecked(peer: Peer) -> Iterator[int]:
     """All links on which messages may come."""
     for link in list(peer.producers):
         if link in peer.producers:
@@ -54,7 +54,7 @@ def _rechecked(peer: AcceptedPeer) -> Iterator[int]:
         yield work.LOOKED_AT
 
 
-def _looked_at(peer: AcceptedPeer) -> Iterator[int]:
+def _looked_at(peer: Peer) -> Iterator[int]:
     """All links on which it may receive."""
     for session in list(peer.connection.sessions):
         for link in list(session.by_handle.values()):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp.unread import ends_in_order
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.values.effects import PauseReading
+from mqbroker.node.values.effects import PauseReading, Send
 from mqbroker.node.values.inputs import ConnectionAccepted
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ CROWD_BESIDE_OTHERS: Final = 2  # at most, where somebody waits
 UNREAD_BYTES_MAX: Final = 128 << 10  # of one connection; then its socket is not read until half of it is taken in
 # What may be made for a peer whose transport is full, as answers to what it sends, before no more of that is taken in.
 UNHEARD_BYTES_MAX: Final = 1 << 20
+ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
+HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class Turns:
         if broker.store.decisions.is_forming:
             return True
         for peer in broker.touched.values():
-            if not peer.in_turns and peer.connection.owes:
+            if not peer.in_turns and peer.owes:
                 return True
         return any(queue.ready_count for queue in broker.store.dirty)
 
@@ -223,6 +225,29 @@ class Turns:
             for data in coming.said:
                 peer.keep(data)
             self.behind(peer)
+
+    # -- what goes out -------------------------------------------------------------------------------------------------
+
+    def collect(self, peer: Peer) -> Send | None:
+        """What goes out to it at the end of a step; None: nothing, or it goes with what else there will be to say."""
+        connection, now_ns = peer.connection, self._broker.at.monotonic_ns
+        if connection.is_behind:
+            self.behind(peer)
+            is_soon = now_ns < peer.spoke_ns + HELD_NS
+            if is_soon and len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
+                return None  # and one write tells it everything
+        elif peer.is_full:
+            watch(peer)  # what it was held for is done, and took in what waited
+        connection.allowance = CALM_WORK
+        connection.flush()
+        if not connection.out:
+            return None
+        if peer.is_blocked:
+            self.unheard(peer)
+        send = Send(peer.conn, connection.out)
+        connection.out = []
+        peer.spoke_ns = now_ns
+        return send
 
     # -- those who do not read -----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level
-from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.base.time import At
 from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address.message_observer import MessageObserver
@@ -26,7 +26,7 @@ from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.large_messages import LargeMessages
-from mqbroker.node.amqp.turns import CALM_WORK, RECENT_NS, watch
+from mqbroker.node.amqp.turns import RECENT_NS
 from mqbroker.node.broker import eviction
 from mqbroker.node.broker.chores import Chores
 from mqbroker.node.broker.deployment import deploy
@@ -42,7 +42,7 @@ from mqbroker.node.cluster.canary import Canaries
 from mqbroker.node.cluster.cluster import Cluster
 from mqbroker.node.cluster.cluster_broker import ClusterBroker
 from mqbroker.node.cluster.cordoning import Cordoning
-from mqbroker.node.cluster.departing import CLUSTER, DepartingClients
+from mqbroker.node.cluster.departing import DepartingClients
 from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
@@ -53,7 +53,7 @@ from mqbroker.node.cluster.scaling_down import ScalingDown
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.batch import Batch
-from mqbroker.node.values.effects import DeleteJournalSegment, Effect, Send
+from mqbroker.node.values.effects import DeleteJournalSegment, Effect
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.node_states import CLOSED, RUNS, NodeState
 
@@ -71,8 +71,6 @@ DISPATCH_MAX: Final = 20_000
 DISPATCH_BESIDE_MAX: Final = 6_000
 PIECE_COST: Final = 200
 LOOK_COST: Final = 100
-ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
-HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
 FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
 
 Operations = Callable[["Broker", given.AdminRequest], None]
@@ -259,26 +257,13 @@ class Broker(ClusterBroker):
         few: list[Effect] = []
         answers: list[Effect] = []
         many: list[Effect] = []
-        for conn, peer in touched.items():
-            connection = peer.connection
-            if connection.is_behind:
-                self.turns.behind(peer)
-                is_soon = self.at.monotonic_ns < peer.spoke_ns + HELD_NS
-                if is_soon and len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
-                    continue  # and one write tells it everything
-            elif peer.is_full:
-                watch(peer)  # what it was held for is done, and took in what waited
-            connection.allowance = CALM_WORK
-            connection.flush()
-            if connection.out:
-                if peer.is_blocked:
-                    self.turns.unheard(peer)
+        for peer in touched.values():
+            send = peer.collect()
+            if send is not None:
                 # A few messages leave before answers to those who sent them: their way is the longer one. Many leave
                 # after: to put them into a socket takes as long as their sender needs for the next ones.
                 sends = answers if not peer.out_bytes else few if peer.out_bytes <= FEW_BYTES else many
-                sends.append(Send(conn, connection.out))
-                connection.out = []
-                peer.spoke_ns = self.at.monotonic_ns
+                sends.append(send)
             peer.out_bytes = 0
         # Most steps have one of these, and to join an empty list costs more than to find it empty.
         if few:
@@ -299,9 +284,7 @@ class Broker(ClusterBroker):
         if peer is None or peer.in_turns or (turns.left <= 0 and not turns.admits(peer)):
             turns.received(given_.conn, given_.data)
             return
-        allowance = peer.connection.allowance
-        peer.received(given_.data)
-        turns.left -= max(allowance - peer.connection.allowance, 0)  # one that a bug has ended has no bound any more
+        turns.left -= peer.received(given_.data)
 
     def _synced(self, given_: given.Synced) -> None:
         self.commits.synced(given_.position)
@@ -382,7 +365,7 @@ class Broker(ClusterBroker):
 
     def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """As the router of its listener says, but to nobody's node where this one lets no client in."""
-        if self.stopping.state in CLOSED and peer.listener.kind != CLUSTER:
+        if self.stopping.state in CLOSED and peer.is_client:
             who_cordons = self.cordoning if self.cordoning.record.is_on else self.scaling_down
             return who_cordons.verdict(peer)
         return super().route(peer, is_late=is_late)

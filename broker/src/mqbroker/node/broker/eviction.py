@@ -9,7 +9,7 @@ from mqbroker.amqp import work
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address.address import Address
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.amqp.clients import clients_of, clients_on_links
+from mqbroker.node.amqp.clients import clients_of
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
@@ -26,7 +26,7 @@ def evict(broker: Broker, queue: Queue, why: str, condition: str = DELETED) -> N
     if not queue.consumers and not queue.arriving_count:
         return
     for peer in list(broker.peers.values()):
-        for client in clients_on_links(peer):
+        for client in peer.clients():
             if client.queue is queue:
                 client.end(condition, why)
     for client in clients_of(queue):  # that have no link

@@ -84,8 +84,7 @@ class Stopping:
         LOOK.has_touched = True
         self._broker.is_answering = True
         for peer in list(self._broker.peers.values()):
-            peer.transactions.call_off(WHY)
-            peer.handle_events()
+            peer.call_off(WHY)
         self._broker.store.decisions.wait_for_earlier(self._close_all)
 
     def cordon(self) -> None:
@@ -106,9 +105,7 @@ class Stopping:
     def _close_all(self) -> None:
         LOOK.has_touched = True
         for peer in list(self._broker.peers.values()):
-            peer.connection.allowance = NO_BOUND  # nothing of it may come behind the journal's end
-            peer.close_at_once("amqp:connection:forced", WHY)
-            peer.received(b"")
+            peer.stop(WHY)
         self._broker.local.close_all()
         self._move(NodeEvent.ANSWERED)
 

@@ -11,7 +11,6 @@ from mqbroker.core.address.permissions import Actor
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.journal.places import Slice
 from mqbroker.node.values.effects import ReadPage
-from mqbroker.node.values.open_transaction import segment_of
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.amqp_broker import AmqpBroker
@@ -36,11 +35,7 @@ class NodeSurroundings:
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What is unsettled on links, in transactions, with administrators, or waits for an answer of another node."""
         for peer in self._broker.peers.values():
-            for session in peer.connection.sessions:
-                for taken in session.unsettled:
-                    if taken.token is not None:
-                        yield segment_of(taken)
-            yield from peer.transactions.in_delivery()
+            yield from peer.in_delivery()
         yield from self._local.in_delivery()
         for held in self._broker.store.remotes.scale_down.held:
             yield from ((held.queue, segment) for segment in held.queue.segments())

@@ -401,7 +401,7 @@ class Termini:
     def _check_stays(self, name: str) -> None:
         """A temporary queue whose maker is gone goes as well, if not in this step."""
         conn = self._broker.temporary.get(name)
-        if conn is not None and ((maker := self._broker.peers.get(conn)) is None or maker.connection.is_dead):
+        if conn is not None and ((maker := self._broker.peers.get(conn)) is None or maker.is_gone):
             raise Refused("amqp:not-found", f"the temporary queue {name!r} is gone")
 
 

@@ -32,7 +32,8 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.opening import ESTABLISHMENT_FAILED
-from mqbroker.node.amqp.peer import HANDLERS, Patience, Peer
+from mqbroker.node.amqp.patience import Patience
+from mqbroker.node.amqp.peer import HANDLERS, Peer
 from mqbroker.node.amqp.settlements import take_outcomes
 from mqbroker.node.cluster import notice_links
 from mqbroker.node.cluster.forwards import Forwards

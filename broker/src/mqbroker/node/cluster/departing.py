@@ -18,21 +18,21 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.core.cluster.parting_times import STAY_NS
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-from mqbroker.node.amqp.clients import clients_of, clients_on_links
+from mqbroker.node.amqp.accepted_peer import accepted_among
+from mqbroker.node.amqp.clients import clients_of
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
     from mqbroker.cluster.notices import Member
     from mqbroker.config.slices import ListenerOptions
     from mqbroker.core.queue.queue import Queue
+    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.accepting_broker import AcceptingBroker
 
 TRANSACTION: Final = "has a transaction open"
 COMING_IN: Final = "has sent a message that is not taken in yet"
 UNSETTLED: Final = "has not settled all messages that it took"
 LOOK_AGAIN_NS: Final = 500 * NS_PER_MS
-CLUSTER: Final = "cluster"
 
 
 def place_at(member: Member | None, listener: ListenerOptions) -> Connector | None:
@@ -67,10 +67,8 @@ class DepartingClients:
 
     def clients(self) -> Iterator[AcceptedPeer]:
         """Connections of clients that are open."""
-        for peer in list(self._broker.peers.values()):
-            if not isinstance(peer, AcceptedPeer) or peer.listener.kind == CLUSTER:
-                continue
-            if not peer.connection.is_dead and peer.connection.state is ConnectionState.OPENED:
+        for peer in accepted_among(self._broker.peers.values()):
+            if peer.is_client and not peer.is_gone and peer.connection.state is ConnectionState.OPENED:
                 yield peer
 
     def begin(self, stay_ns: int = STAY_NS) -> None:
@@ -113,7 +111,7 @@ class DepartingClients:
         if open_count := peer.transactions.open_count:
             self._broker.notice(Level.WARNING, "transactions-rolled-back", conn=peer.conn, peer=peer.far,
                                 count=open_count, why=why)  # fmt: skip
-        if any(client.has_unsettled for client in clients_on_links(peer)):
+        if any(client.has_unsettled for client in peer.clients()):
             self._broker.notice(Level.WARNING, "messages-not-settled", conn=peer.conn, peer=peer.far, why=why)
 
     def close(
@@ -150,4 +148,4 @@ def _why_it_stays(peer: AcceptedPeer) -> str:
         return TRANSACTION
     if peer.uploads.is_finishing:
         return COMING_IN
-    return UNSETTLED if any(client.has_unsettled for client in clients_on_links(peer)) else ""
+    return UNSETTLED if any(client.has_unsettled for client in peer.clients()) else ""

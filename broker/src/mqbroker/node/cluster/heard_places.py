@@ -9,10 +9,14 @@ bridge is over, and nobody would ever tell of it again. So whoever looks for nod
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import EntryTable
 from mqbroker.node.amqp.accepted_peer import nodes_among
+
+if TYPE_CHECKING:
+    from mqbroker.node.amqp.peer import Peer
 
 
 def heard_in(table: EntryTable) -> Iterator[tuple[str, Connector]]:
@@ -22,7 +26,7 @@ def heard_in(table: EntryTable) -> Iterator[tuple[str, Connector]]:
             yield entry.announcement.node_id, entry.announcement.connectors[0]
 
 
-def linked_by(peers: Iterable[object], connection: str) -> Iterator[tuple[str, Connector]]:
+def linked_by(peers: Iterable[Peer], connection: str) -> Iterator[tuple[str, Connector]]:
     """Nodes that have a link to this one over the cluster connection of this name."""
     for _, hello in nodes_among(peers):
         if hello.connection == connection and hello.connector is not None:
