@@ -130,6 +130,7 @@ def test_a_run_takes_what_changes_call_for(tmp_path: Path, processes: str) -> No
         tested = "def test_it(): pass\n" if "/test_" in path else ""
         file.write_text(re.sub(r"^(from|import) (?!os)", r"if False:\n    \g<0>", text, flags=re.MULTILINE) + tested)
     (tmp_path / "conftest.py").write_text(CONFTEST.format(file=str(ROOT / "tests/support/choice.py")))
+    (tmp_path / ".gitignore").write_text("__pycache__/\n")  # as here; not everybody has Python keep it elsewhere
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "one")
