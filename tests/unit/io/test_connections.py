@@ -16,6 +16,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener
+from mqbroker.io.loop import GATHERED_BEHIND_BYTES_MAX, GATHERED_BYTES_MAX
 from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import CloseConnection, Connect, PauseReading, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, Connected, ConnectionAccepted, Input, WriteBlocked
@@ -243,6 +244,35 @@ def test_a_peer_that_asks_and_never_reads_is_not_read_either(run: Runner) -> Non
             assert received_bytes(core) == before
             asked.cancel()
             sock.close()
+
+    run(scenario())
+
+
+def test_of_one_that_was_paused_a_turn_takes_no_more_than_a_read(run: Runner) -> None:
+    async def scenario() -> None:
+        reads = GATHERED_BYTES_MAX // GATHERED_BEHIND_BYTES_MAX - 1  # which make no turn of a connection that keeps up
+        core = ScriptedCore()
+        async with bench(core) as made:
+            _, writer = await made.client()
+            await until(lambda: core.of(ConnectionAccepted))
+            connection = made.connections._connections[1]
+
+            async def turns_of(size_bytes: int) -> int:
+                before = len(core.steps)
+                for _ in range(reads):
+                    connection.data_received(bytes(size_bytes))
+                ran = len(core.steps) - before
+                await until(lambda: sum(map(len, core.steps[before:])) == reads)
+                return ran
+
+            assert await turns_of(GATHERED_BEHIND_BYTES_MAX) == 0
+            for is_paused in (True, False):
+                made.connections.pause_reading(PauseReading(1, is_paused))
+            assert await turns_of(GATHERED_BEHIND_BYTES_MAX) == reads
+            connection.data_received(b"x")  # which was all that the kernel had
+            await until(lambda: core.inputs[-1].data == b"x")
+            assert await turns_of(GATHERED_BEHIND_BYTES_MAX) == 0
+            writer.close()
 
     run(scenario())
 

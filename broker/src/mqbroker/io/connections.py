@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from mqbroker.base.errors import Bug
-from mqbroker.io.loop import NodeLoop
+from mqbroker.io.loop import BURST_READ_BYTES, NodeLoop
 from mqbroker.io.tls import certificate_of, server_name_of
 from mqbroker.io.writes import IOV_MAX
 from mqbroker.node.values.effects import CloseConnection, PauseReading, Send
@@ -45,8 +45,8 @@ class ListenerOrigin:
 class TcpConnection(asyncio.Protocol):
     """One TCP connection. `origin` is None for one that we opened."""
 
-    __slots__ = ("_discarded_bytes", "_fd", "_is_ending", "_is_held", "_is_paused", "_linger", "_node", "_on_lost",
-                 "_origin", "_transport", "_why", "id", "is_announced")  # fmt: skip
+    __slots__ = ("_discarded_bytes", "_fd", "_is_behind", "_is_ending", "_is_held", "_is_paused", "_linger", "_node",
+                 "_on_lost", "_origin", "_transport", "_why", "id", "is_announced")  # fmt: skip
 
     def __init__(
         self, conn: int, node: NodeLoop, origin: ListenerOrigin | None, on_lost: Callable[[int], None]
@@ -60,6 +60,7 @@ class TcpConnection(asyncio.Protocol):
         self.is_announced = False
         self._fd = -1  # of the socket, where what is sent goes into it as it is
         self._discarded_bytes = 0
+        self._is_behind = False  # the core had it paused, and it may still have more than one read brings
         self._is_ending = False
         self._is_held = False
         self._is_paused = False
@@ -98,7 +99,8 @@ class TcpConnection(asyncio.Protocol):
         # After Close the peer's bytes are read and dropped: closing a socket with unread bytes makes the kernel send
         # a reset, which would destroy the error that the peer is about to read.
         if not self._is_ending:
-            self._node.post_received(self.id, data)
+            self._is_behind = self._is_behind and len(data) >= BURST_READ_BYTES
+            self._node.post_received(self.id, data, self._is_behind)
             return
         self._discarded_bytes += len(data)
         if self._discarded_bytes > DISCARDED_BYTES_MAX and self._transport is not None:
@@ -150,6 +152,7 @@ class TcpConnection(asyncio.Protocol):
 
     def pause_reading(self, is_paused: bool) -> None:
         self._is_paused = is_paused
+        self._is_behind = self._is_behind or is_paused
         self._apply_reading()
 
     def close(self, linger_ms: int, why: str = "closed by us") -> None:

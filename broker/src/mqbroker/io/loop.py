@@ -33,6 +33,9 @@ GATHERED_BYTES_MAX: Final = 1 << 20
 # And while the journal is written, which the last so many steps tell: more would be one group for the disk and one
 # answer, and client, loop and disk would wait for each other in turn. Of pieces each has one under way.
 GATHERED_DURABLE_BYTES_MAX: Final = 128 << 10
+# And of a connection that was not read for a while, as it sends more than is taken in: what the kernel has of it by now
+# may be megabytes, which take a millisecond to be read, and all but a part of them would only wait here.
+GATHERED_BEHIND_BYTES_MAX: Final = 128 << 10
 DURABLE_STEPS: Final = 16
 # An inline commit stops the loop for one sync, which is worth it where little came: two changes of threads cost more
 # than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync;
@@ -113,7 +116,8 @@ class NodeLoop:
         if not self._is_scheduled:
             self._schedule()
 
-    def post_received(self, conn: int, data: bytes) -> None:
+    def post_received(self, conn: int, data: bytes, is_behind: bool = False) -> None:
+        """What a connection sent; `is_behind`: it was not read before, because it sends more than is taken in."""
         size_bytes = len(data)
         if conn == self._lone_conn and not self._inputs and not self._is_scheduled:
             self._lone_reads += 1
@@ -127,7 +131,8 @@ class NodeLoop:
         elif self._lone_reads > LONE_READS:
             self._turn()
             return
-        if self._gathered_bytes >= (GATHERED_DURABLE_BYTES_MAX if self._durable_steps else GATHERED_BYTES_MAX):
+        gathered_bytes_max = GATHERED_DURABLE_BYTES_MAX if self._durable_steps else GATHERED_BYTES_MAX
+        if self._gathered_bytes >= (GATHERED_BEHIND_BYTES_MAX if is_behind else gathered_bytes_max):
             self._turn()
         elif not self._is_scheduled:
             self._schedule()
