@@ -1,6 +1,6 @@
-"""Wherever this node closes a connection, it does so in good order (node/amqp/farewell.py), so that what came of it is
-answered or was not taken in. Who closes one at once stands here, with the reason why nothing is in doubt by that. The
-fault of a peer ends it at once as well (amqp/connection.py)."""
+"""Wherever this node closes a connection, it does so in good order (node/amqp/peers/farewell.py), so that what came of
+it is answered or was not taken in. Who closes one at once stands here, with the reason why nothing is in doubt by that.
+The fault of a peer ends it at once as well (amqp/connection.py)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ROOMS = ("admin", "node")
 NOT_OPEN = "it is not open, so nothing of it was taken in"
 KNOWN_AGAIN = "a link of nodes: what comes again by it is known by its mark"
 AT_ONCE = {
-    "node/amqp/farewell.py:Farewell.close": NOT_OPEN,
-    "node/amqp/farewell.py:Farewell._close": "as what it waits for says",
-    "node/amqp/peer.py:Peer.close_at_once": "it is what closes",
-    "node/amqp/peer.py:Peer.on_time": NOT_OPEN,
-    "node/amqp/logins.py:Logins._derive.came": NOT_OPEN,
-    "node/amqp/opening.py:answer": NOT_OPEN,
-    "node/amqp/containment.py:Containment._end": "a bug, and none of what it sent may be half done",
-    "node/amqp/peer.py:Peer.stop": "all was answered before (Stopping._answer)",
+    "node/amqp/peers/farewell.py:Farewell.close": NOT_OPEN,
+    "node/amqp/peers/farewell.py:Farewell._close": "as what it waits for says",
+    "node/amqp/peers/peer.py:Peer.close_at_once": "it is what closes",
+    "node/amqp/peers/peer.py:Peer.on_time": NOT_OPEN,
+    "node/amqp/listeners/logins.py:Logins._derive.came": NOT_OPEN,
+    "node/amqp/listeners/open_answer.py:answer": NOT_OPEN,
+    "node/amqp/peers/containment.py:Containment._end": "a bug, and none of what it sent may be half done",
+    "node/amqp/peers/peer.py:Peer.stop": "all was answered before (Stopping._answer)",
     "node/cluster/departing.py:DepartingClients.close": "they were held, and all was answered before",
     "node/cluster/bridge_peer.py:BridgePeer.hang_up": KNOWN_AGAIN,
     "node/cluster/bridge_peer.py:BridgePeer._detached": KNOWN_AGAIN,
@@ -33,11 +33,14 @@ AT_ONCE = {
 }
 
 
-OFTEN = {"node/cluster/departing.py:DepartingClients.close": 2, "node/amqp/opening.py:answer": 5}  # others do it once
+OFTEN = {
+    "node/cluster/departing.py:DepartingClients.close": 2,
+    "node/amqp/listeners/open_answer.py:answer": 5,
+}  # others do it once
 CUTS = {
-    "node/amqp/peer.py:Peer._dead": "it is closed, or lost",
-    "node/amqp/accepting_broker.py:AcceptingBroker._admit": NOT_OPEN,
-    "node/amqp/containment.py:Containment.admit": NOT_OPEN,
+    "node/amqp/peers/peer.py:Peer._dead": "it is closed, or lost",
+    "node/amqp/listeners/accepting_broker.py:AcceptingBroker._admit": NOT_OPEN,
+    "node/amqp/peers/containment.py:Containment.admit": NOT_OPEN,
     "node/cluster/bridge.py:Bridge._hang_up": KNOWN_AGAIN,
 }
 

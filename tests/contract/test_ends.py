@@ -91,7 +91,7 @@ def test_credit_is_given_again_in_one_place() -> None:
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef) and "credit * 2 <= " in ast.unparse(function)
     }
-    assert places == {"node/amqp/peer.py:replenish"}
+    assert places == {"node/amqp/peers/peer.py:replenish"}
 
 
 @pytest.mark.slow
@@ -105,4 +105,4 @@ def test_links_are_ended_outside_of_their_events_in_one_place() -> None:
         and "link.detach(" in ast.unparse(function)
         and ".handle_events()" in ast.unparse(function)
     }
-    assert places == {"node/amqp/peer.py:detach"}
+    assert places == {"node/amqp/peers/peer.py:detach"}

@@ -2,7 +2,8 @@
 
 Which functions those are is read from the source (tests/support/mutators.py), so a new one has no way around this: it
 says so itself, or all that call it do, or it stands in EXEMPT with the reason why what it leaves half done is harmless.
-That what is said is heeded, and in time, is tested where functions run (tests/unit/node/amqp/test_containment.py).
+That what is said is heeded, and in time, is tested where functions run
+(tests/unit/node/amqp/peers/test_containment.py).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ EXEMPT: dict[str, str] = {
     "core/queue/picking.py": "requests of administrators",
     "core/paging/paged_picking.py": "requests of administrators",
     "core/paging/page_look.py": "requests of administrators",
-    "node/amqp/turns.py": "what is still to be looked at",
+    "node/amqp/peers/turns.py": "what is still to be looked at",
     "node/broker/reloads.py": "requests of administrators",
     "node/broker/local.py": "requests of administrators",
     "node/values/jobs.py": "requests of administrators",
     "node/broker/chores.py": "whose turn it is",
     "node/values/event_ring.py": "a log",
-    "node/amqp/containment.py": "it is what looks",
+    "node/amqp/peers/containment.py": "it is what looks",
     "cluster/discovery/broadcaster.py": "what this node says itself, by its own clock",
     "journal/recovered.py:Recovered.queue_contents": "before the first step",
     "journal/duplicates.py:DuplicateIds.__init__": "before the first step",
@@ -60,19 +61,19 @@ EXEMPT: dict[str, str] = {
     "node/values/base_broker.py:BaseBroker.notice": "a log",
     "node/values/completions.py:Completions.next_id": "a number that nobody has to use",
     "node/values/activity.py:Activity.went": "what is shown of a link, which goes with it",
-    "node/amqp/peer.py:Peer.touch": "who may have to be written to at the end of the step: it is looked at",
-    "node/amqp/address_end.py:AddressEnd.incoming": "what the next run costs, the link's own",
-    "node/amqp/peer.py:Peer._take_in": "the connection's own",
-    "node/amqp/peer.py:Peer.keep": "the connection's own",
+    "node/amqp/peers/peer.py:Peer.touch": "who may have to be written to at the end of the step: it is looked at",
+    "node/amqp/links/address_end.py:AddressEnd.incoming": "what the next run costs, the link's own",
+    "node/amqp/peers/peer.py:Peer._take_in": "the connection's own",
+    "node/amqp/peers/peer.py:Peer.keep": "the connection's own",
     "node/cluster/relay.py:Relay.incoming": "the connection's own",
     "node/broker/termini.py:Termini.attach": "the connection's own",
-    "node/amqp/coordinator.py:Transactions.requested": "the connection's own",
-    "node/amqp/peer.py:Peer.handle_events": "its own: what it held is in Unsettled and in events, which say so",
-    "node/amqp/accepted_peer.py:AcceptedPeer._logged_in": "the connection's own, and a counter",
-    "node/amqp/accepted_peer.py:AcceptedPeer._opened": "the connection's own",
-    "node/amqp/opening.py:answer": "the connection's own",
+    "node/amqp/peers/coordinator.py:Transactions.requested": "the connection's own",
+    "node/amqp/peers/peer.py:Peer.handle_events": "its own: what it held is in Unsettled and in events, which say so",
+    "node/amqp/listeners/accepted_peer.py:AcceptedPeer._logged_in": "the connection's own, and a counter",
+    "node/amqp/listeners/accepted_peer.py:AcceptedPeer._opened": "the connection's own",
+    "node/amqp/listeners/open_answer.py:answer": "the connection's own",
     "node/cluster/cluster.py:Cluster.greet": "the connection's own",
-    "node/amqp/stealing.py:Stealing.attach": "an entry that goes with its link; the end of another link says so itself",
+    "node/amqp/listeners/stolen_links.py:Stealing.attach": "goes with its link; the end of another link says so itself",
     "node/broker/termini.py:Termini._producer": "the link's own, which ends with the connection",
 }
 

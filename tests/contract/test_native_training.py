@@ -54,7 +54,7 @@ WITHOUT = {
     "base/checksum": "one name",
     "core/queue/picking": "purges and moves of whole queues",
     "journal/places": "pages",
-    "node/amqp/rated_peer": "listeners that bound frames, and it derives from what is compiled",
+    "node/amqp/listeners/rated_peer": "listeners that bound frames, and it derives from what is compiled",
     **dict.fromkeys(
         ("core/address/address_store", "core/cluster/cluster_store", "core/paging/paging_store"),
         "declarations: what they declare is run in the store",

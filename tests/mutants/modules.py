@@ -44,7 +44,7 @@ BY_TURNS: Final = (
 )
 POSTS: Final = (
     ("tests/unit/node/test_gathered_posts.py", "tests/unit/core/store/test_transaction.py"),
-    ("tests/unit/node/test_transactions_by_turns.py", "tests/unit/node/amqp/test_coordinator.py"),
+    ("tests/unit/node/test_transactions_by_turns.py", "tests/unit/node/amqp/peers/test_coordinator.py"),
     ("tests/unit/node/test_transaction_crash.py",),
 )
 # By module: the tests that are to notice.

@@ -28,9 +28,9 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
-from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.amqp.large_messages import Completion, LargeMessages
-from mqbroker.node.amqp.uploads import Upload, Uploads
+from mqbroker.node.amqp.links.consumer import LinkConsumer
+from mqbroker.node.amqp.peers.large_messages import Completion, LargeMessages
+from mqbroker.node.amqp.peers.uploads import Upload, Uploads
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import JournalSpace
 from mqbroker.wire.parts import part_of
@@ -359,6 +359,6 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
     "a sender whose queue was deleted sends to nobody": lambda: patch(
-        "mqbroker.node.amqp.address_end.AddressEnd._bind_again", lambda end, peer, event: True
+        "mqbroker.node.amqp.links.address_end.AddressEnd._bind_again", lambda end, peer, event: True
     ),
 }

@@ -21,9 +21,9 @@ from mqbroker.amqp import session as amqp_session
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.store.store import Store
 from mqbroker.journal.plan import Journal
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-from mqbroker.node.amqp.containment import Containment
-from mqbroker.node.amqp.peer import Peer
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.peers.containment import Containment
+from mqbroker.node.amqp.peers.peer import Peer
 from mqbroker.node.broker import termini
 
 from tests.sim.histories import Simulation, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.serial import wrap
-from mqbroker.node.amqp.peer import OUT_BYTES_MIN
+from mqbroker.node.amqp.peers.peer import OUT_BYTES_MIN
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,

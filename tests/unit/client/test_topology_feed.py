@@ -20,7 +20,7 @@ from mqbroker.wire.types import Symbol
 from tests.support.client_stage import App
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.unit.client.test_odd_brokers import Odd
-from tests.unit.node.amqp.test_failover_list import member
+from tests.unit.node.amqp.listeners.test_failover_list import member
 
 TOPOLOGY = "mq:topology"
 VALUE = b"\x00\x53\x77"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.node.amqp.peer import OUT_BYTES_MAX, OUT_BYTES_MIN
+from mqbroker.node.amqp.peers.peer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.broker.broker import DISPATCH_MAX, PIECE_COST
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import Send

@@ -15,7 +15,7 @@ from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
 from tests.support.stage import Talker
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 from tests.unit.node.test_moving_subscriptions import left_behind, published, three, waits
 from tests.unit.node.test_scale_down import answered_before_it_is_sent_away, moved, sent_to, shown, that_say_where
 from tests.unit.node.test_scale_down_at_stop import cluster_of, start, stop

@@ -12,7 +12,7 @@ from tests.support import transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer, content, is_clean
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at, row_of
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 from tests.unit.node.test_scale_down import begin, given_to, moved, shown, that_say_where, with_id
 
 MOVES: dict[str, Any] = {"#": {"redistribution_delay": 0}}

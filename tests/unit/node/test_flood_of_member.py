@@ -17,7 +17,7 @@ from mqbroker.cluster.notices import (
     ConsumerCreated,
     encode,
 )
-from mqbroker.node.amqp.turns import CALM_WORK, FEW_WORK
+from mqbroker.node.amqp.peers.turns import CALM_WORK, FEW_WORK
 from mqbroker.node.cluster.notice_links import NOTICES, _section
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.handshake import Hello

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.node.amqp.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
+from mqbroker.node.amqp.peers.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire import composites
 from mqbroker.wire.frames import EMPTY_FRAME

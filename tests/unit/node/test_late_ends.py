@@ -9,7 +9,7 @@ from mqbroker.wire.performatives import Accepted, Attach, Source, Target
 from mqbroker.wire.types import Symbol
 
 from tests.support.stage import Stage
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 
 SOURCES = {
     "topic": Source(address="news", capabilities=(Symbol("topic"),)),

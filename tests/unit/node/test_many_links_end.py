@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.node.amqp.turns import ALONE_WORK, BESIDE_WORK, TURN_WORK
+from mqbroker.node.amqp.peers.turns import ALONE_WORK, BESIDE_WORK, TURN_WORK
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, End, Source, Target, Transfer
 from mqbroker.wire.types import Symbol

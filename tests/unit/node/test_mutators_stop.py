@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.look import LOOK
-from mqbroker.node.amqp.containment import Containment
+from mqbroker.node.amqp.peers.containment import Containment
 
 from tests.contract.test_mutators import found, is_exempt
 from tests.golden.conversation import play as play_node

@@ -12,7 +12,7 @@ from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address.deployed_addresses import FORCE
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.amqp.peers.turns import ALONE_WORK
 from mqbroker.node.broker.reloads import AT_ONCE, WAITING_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.composites import encode_composite

@@ -33,7 +33,7 @@ from tests.unit.core.cluster.test_drains import (
     pair_of_which_b_takes_less,
     read_at,
 )
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 from tests.unit.node.test_far_times import annotated
 
 

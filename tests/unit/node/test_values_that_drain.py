@@ -11,7 +11,7 @@ from mqbroker.wire.sections import Header
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Producer
 from tests.unit.core.cluster.test_drains import LIMITS, count_at, drain, pair, read_at
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 from tests.unit.node.test_kinds_that_move import keyed, made
 from tests.unit.node.test_scale_down import begin, moved
 

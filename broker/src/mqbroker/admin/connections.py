@@ -17,8 +17,8 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.quotas import NOTHING
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.amqp.clients import clients_of
-from mqbroker.node.amqp.peer import Peer
+from mqbroker.node.amqp.peers.clients import clients_of
+from mqbroker.node.amqp.peers.peer import Peer
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
 

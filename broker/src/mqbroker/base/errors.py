@@ -6,7 +6,8 @@
     ├── StorageFault   the disk or its content is not what it must be: the node stops
     │   └── Unusable   its content: every start would find the same, so a person decides
     ├── ConfigFault    an option is wrong: nothing starts, every fault of a file is reported at once
-    └── Bug            our own invariant is broken: the node stops, or ends one connection (node/amqp/containment.py)
+    └── Bug            our own invariant is broken: the node stops, or ends one connection
+    (node/amqp/peers/containment.py)
 
 A message says what, where, and what to do.
 """

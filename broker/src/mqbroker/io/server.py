@@ -37,7 +37,7 @@ from mqbroker.io.notify import Notifier, StopDelay, Watchdog
 from mqbroker.io.pool import DerivePool
 from mqbroker.io.probes import Probes
 from mqbroker.io.space_watch import SpaceWatch
-from mqbroker.node.amqp.containment import place_of
+from mqbroker.node.amqp.peers.containment import place_of
 from mqbroker.node.values.effects import (
     AdminReply,
     CloseConnection,

@@ -8,7 +8,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.overdue import LOOKS_PER_MS
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.dispatch import DROPPED_MAX
-from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.amqp.peers.turns import ALONE_WORK
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.timers import FIRED_MAX
 from mqbroker.wire.composites import encode_composite

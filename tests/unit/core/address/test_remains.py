@@ -12,7 +12,7 @@ from mqbroker.core.address.remains import AT_ONCE
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
-from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.amqp.peers.turns import ALONE_WORK
 from mqbroker.node.values.inputs import AdminRequest, BytesReceived
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.performatives import Accepted, Disposition

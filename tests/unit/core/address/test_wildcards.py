@@ -11,7 +11,7 @@ from mqbroker.amqp import work
 from mqbroker.core.address import wildcards
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX
-from mqbroker.node.amqp.revoking import revoke
+from mqbroker.node.amqp.listeners.revocations import revoke
 from mqbroker.wire.performatives import Accepted, Attach, Target
 from mqbroker.wire.types import Symbol
 

@@ -11,7 +11,7 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.queue.kinds import RING_PREFIX, QueueKind
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.amqp.peers.turns import ALONE_WORK
 from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.run import single

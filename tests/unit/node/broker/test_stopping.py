@@ -27,7 +27,7 @@ from tests.support.client_stage import A, App, B
 from tests.support.cluster_load import CLOSED_IN_ORDER, CONNECTED, LOST
 from tests.support.large_messages import Consumer, Producer, content, is_clean, stage_of
 from tests.support.stage import Stage, options_with
-from tests.unit.node.amqp.test_coordinator import Client
+from tests.unit.node.amqp.peers.test_coordinator import Client
 from tests.unit.node.test_bystander_work import GO
 
 HOUR_MS = 3_600_000

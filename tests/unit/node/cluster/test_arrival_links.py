@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from mqbroker.amqp.events import Detached
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.arrival_links import SOURCE_BYTES_MAX, ArrivalEnd
 from mqbroker.wire.performatives import Error
 from mqbroker.wire.types import Symbol

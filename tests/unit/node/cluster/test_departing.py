@@ -13,7 +13,7 @@ from tests.support import frames, transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer, content, header_of
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, filled, read_at
-from tests.unit.node.amqp.test_coordinator import Client, condition
+from tests.unit.node.amqp.peers.test_coordinator import Client, condition
 from tests.unit.node.cluster.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved, sent_to, shown, that_say_where
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mqbroker.cluster.node_id_conflict import DEPOSED
 from mqbroker.cluster.notices import Version
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer

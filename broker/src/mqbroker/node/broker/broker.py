@@ -25,8 +25,8 @@ from mqbroker.core.store.commits import Commits
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.amqp.large_messages import LargeMessages
-from mqbroker.node.amqp.turns import RECENT_NS
+from mqbroker.node.amqp.peers.large_messages import LargeMessages
+from mqbroker.node.amqp.peers.turns import RECENT_NS
 from mqbroker.node.broker import eviction
 from mqbroker.node.broker.chores import Chores
 from mqbroker.node.broker.deployment import deploy
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from mqbroker.amqp.events import Attaching
     from mqbroker.amqp.links import LinkBase
     from mqbroker.cluster.routing.router import RoutingVerdict
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.amqp.terminus_expiry import ExpiryScope
+    from mqbroker.node.amqp.links.terminus_expiry import ExpiryScope
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peers.peer import Peer
 
 # What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
 # several queues have some, as those who wait for a message of one would wait for all of the other's.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
 
 
 class Chore(Protocol):

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mqbroker.node.amqp import coordinator_end, topology_links
+from mqbroker.node.amqp.links import coordinator_end
+from mqbroker.node.amqp.listeners import topology_links
 from mqbroker.node.cluster import arrival_links, notice_links, relay
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.ends import MadeEnd
+    from mqbroker.node.amqp.links.ends import MadeEnd
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
     from mqbroker.wire.performatives import Attach
 
     ReceivingKind: TypeAlias = Callable[[AcceptedPeer, ReceiverLink, Attach], MadeEnd | None]

@@ -9,10 +9,10 @@ from mqbroker.amqp import work
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address.address import Address
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.amqp.clients import clients_of
+from mqbroker.node.amqp.peers.clients import clients_of
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.broker.broker import Broker
 
 DELETED = "amqp:resource-deleted"

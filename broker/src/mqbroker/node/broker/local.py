@@ -15,12 +15,12 @@ from mqbroker.core.address.address import Address
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import queue_here
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
-from mqbroker.node.amqp.message_admission import is_dropped
+from mqbroker.node.amqp.links.message_admission import is_dropped
 from mqbroker.node.values.message_json import shown
 from mqbroker.wire.run import Run, single
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 COUNT_MAX: Final = 10_000

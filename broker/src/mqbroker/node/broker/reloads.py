@@ -21,7 +21,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.config import compare
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
-from mqbroker.node.amqp.revoking import revoke
+from mqbroker.node.amqp.listeners.revocations import revoke
 from mqbroker.node.broker.deployment import deploy
 from mqbroker.node.values.effects import LoadConfiguration
 from mqbroker.node.values.inputs import OptionsChanged, UsersChanged

@@ -13,7 +13,7 @@ from mqbroker.journal.places import Slice
 from mqbroker.node.values.effects import ReadPage
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.broker.local import LocalSessions
 
 

@@ -20,12 +20,12 @@ from mqbroker.core.address.qualified import queue_at
 from mqbroker.core.cluster.cluster_bindings import bindings_at
 from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.node.amqp.address_end import AddressEnd
-from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.amqp.ends import MadeEnd, answer_to
-from mqbroker.node.amqp.slow_consumers import SlowConsumers
-from mqbroker.node.amqp.stealing import Stealing
-from mqbroker.node.amqp.terminus_expiry import TerminusExpiry
+from mqbroker.node.amqp.links.address_end import AddressEnd
+from mqbroker.node.amqp.links.consumer import LinkConsumer
+from mqbroker.node.amqp.links.ends import MadeEnd, answer_to
+from mqbroker.node.amqp.links.slow_consumers import SlowConsumers
+from mqbroker.node.amqp.links.terminus_expiry import TerminusExpiry
+from mqbroker.node.amqp.listeners.stolen_links import Stealing
 from mqbroker.node.broker.end_kinds import RECEIVING, SENDING
 from mqbroker.node.cluster.redirects import check_is_here
 from mqbroker.node.values.prefixes import QUEUE, TOPIC, Prefixes
@@ -35,10 +35,10 @@ from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
-    from mqbroker.node.amqp.peer import Peer
-    from mqbroker.node.amqp.terminus_expiry import ExpiryScope
+    from mqbroker.node.amqp.links.terminus_expiry import ExpiryScope
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.listeners.accepting_broker import AcceptingBroker
+    from mqbroker.node.amqp.peers.peer import Peer
 
 COPY = "copy"
 SHARED = "shared"

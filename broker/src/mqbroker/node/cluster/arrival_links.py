@@ -23,7 +23,7 @@ from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, cluster_name_of
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.store.store import Store
-from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
+from mqbroker.node.amqp.links.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwarding_terms import (
     ADDRESS,
@@ -50,8 +50,8 @@ from mqbroker.wire.sections import body_values
 from mqbroker.wire.types import Array, Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peers.peer import Peer
 
 NAMES_MAX = 10_000  # queues of one route
 SOURCE_BYTES_MAX = 4096  # what the journal keeps something under has less than 64 KiB, and the mark belongs to it

@@ -31,10 +31,10 @@ from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import Actor
-from mqbroker.node.amqp.opening import ESTABLISHMENT_FAILED
-from mqbroker.node.amqp.patience import Patience
-from mqbroker.node.amqp.peer import HANDLERS, Peer
-from mqbroker.node.amqp.settlements import take_outcomes
+from mqbroker.node.amqp.listeners.open_answer import ESTABLISHMENT_FAILED
+from mqbroker.node.amqp.peers.patience import Patience
+from mqbroker.node.amqp.peers.peer import HANDLERS, Peer
+from mqbroker.node.amqp.peers.settlements import take_outcomes
 from mqbroker.node.cluster import notice_links
 from mqbroker.node.cluster.forwards import Forwards
 from mqbroker.node.values.credentials import CLUSTER_USER, password_of

@@ -16,7 +16,7 @@ from mqbroker.config.users import UserVerifier
 from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.format import READ_VERSIONS
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer, nodes_among
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer, nodes_among
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
@@ -26,7 +26,7 @@ from mqbroker.node.values.handshake import hello_of
 from mqbroker.node.values.inputs import Closed, ClusterKeyChanged, Connected
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.opening import Greeting
+    from mqbroker.node.amqp.listeners.open_answer import Greeting
     from mqbroker.node.cluster.cluster_broker import ClusterBroker
 
 ANYWHERE = ("", "0.0.0.0", "::")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqbroker.node.amqp.accepting_broker import AcceptingBroker
+from mqbroker.node.amqp.listeners.accepting_broker import AcceptingBroker
 
 if TYPE_CHECKING:
     from mqbroker.cluster.announcer import Announcer
     from mqbroker.cluster.notices import Member
     from mqbroker.cluster.routing.router import RoutingVerdict
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.opening import Greeting
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.listeners.open_answer import Greeting
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.cluster.canary import Canaries
     from mqbroker.node.cluster.cluster import Cluster
     from mqbroker.node.cluster.cordoning import Cordoning

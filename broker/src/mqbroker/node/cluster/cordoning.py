@@ -15,7 +15,7 @@ from mqbroker.base.notice import Level
 from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import RoutingVerdict
 from mqbroker.core.cluster.parting_times import GRACE_NS
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.departing import LOOK_AGAIN_NS, DepartingClients, place_at
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mqbroker.cluster.topology import Topology
     from mqbroker.config.slices import ListenerOptions
     from mqbroker.core.cluster.cordon import Cordon
-    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
+    from mqbroker.node.amqp.listeners.accepting_broker import AcceptingBroker
     from mqbroker.node.cluster.departing import Doors
 
 

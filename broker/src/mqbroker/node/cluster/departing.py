@@ -4,7 +4,7 @@ From the beginning on no message is delivered to them, so that what they have ta
 it, none of it comes again at another node. Who has not, or has a transaction open, or a message on its way in that has
 come in whole, stays for STAY_NS longer. When the others are closed, and where they are sent, is for those who
 cordon it to say (scaling_down.py, cordoning.py); how, that is, that each is answered or not taken in, is
-node/amqp/farewell.py.
+node/amqp/peers/farewell.py.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.core.cluster.parting_times import STAY_NS
-from mqbroker.node.amqp.accepted_peer import accepted_among
-from mqbroker.node.amqp.clients import clients_of
+from mqbroker.node.amqp.listeners.accepted_peer import accepted_among
+from mqbroker.node.amqp.peers.clients import clients_of
 
 if TYPE_CHECKING:
     from mqbroker.cluster.discovery.announcement import Connector
     from mqbroker.cluster.notices import Member
     from mqbroker.config.slices import ListenerOptions
     from mqbroker.core.queue.queue import Queue
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.accepting_broker import AcceptingBroker
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.listeners.accepting_broker import AcceptingBroker
 
 TRANSACTION: Final = "has a transaction open"
 COMING_IN: Final = "has sent a message that is not taken in yet"

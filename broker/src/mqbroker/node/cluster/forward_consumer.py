@@ -19,13 +19,13 @@ from mqbroker.core.cluster.marks import NONE
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.node.amqp.consumer import LinkConsumer
+from mqbroker.node.amqp.links.consumer import LinkConsumer
 from mqbroker.wire.performatives import Attach, Error
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.cluster.rivals import RivalWaits
 
 HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way

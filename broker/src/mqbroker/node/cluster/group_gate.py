@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Incoming, Posted
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.node.amqp.gate import Gate
-from mqbroker.node.amqp.refusals import refuse_run
+from mqbroker.node.amqp.links.refusals import refuse_run
+from mqbroker.node.amqp.peers.gate import Gate
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
     from mqbroker.core.cluster.group_owners import GroupKey
     from mqbroker.core.cluster.grouping import Grouping
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.cluster.grouping import Failures, GroupingHandler
     from mqbroker.wire.run import Run
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import EntryTable
-from mqbroker.node.amqp.accepted_peer import nodes_among
+from mqbroker.node.amqp.listeners.accepted_peer import nodes_among
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.peers.peer import Peer
 
 
 def heard_in(table: EntryTable) -> Iterator[tuple[str, Connector]]:

@@ -25,10 +25,10 @@ from mqbroker.cluster.node_id_conflict import (
     ProcessStart,
     yields,
 )
-from mqbroker.node.amqp.accepted_peer import nodes_among
+from mqbroker.node.amqp.listeners.accepted_peer import nodes_among
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.amqp_broker import AmqpBroker
+    from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.values.handshake import Hello
 
 TOLD_MAX: Final = 8  # rivals that are remembered, so that each is told of once

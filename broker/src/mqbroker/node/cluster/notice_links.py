@@ -20,14 +20,14 @@ from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.config.slices import ClusterConnectionOptions
-from mqbroker.node.amqp.ends import ReceivingEnd
-from mqbroker.node.amqp.told_links import FRAME_HEAD_BYTES, ToldEnd
+from mqbroker.node.amqp.links.ends import ReceivingEnd
+from mqbroker.node.amqp.links.told_links import FRAME_HEAD_BYTES, ToldEnd
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol, UInt, decode_value
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peers.peer import Peer
 
 NOTICES: Final = "mq:notices"
 MAX_HOPS: Final = Symbol("mq:max-hops")

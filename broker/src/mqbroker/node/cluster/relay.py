@@ -13,9 +13,9 @@ from mqbroker.amqp.links import FEW_MAX
 from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED, Address, Origin
-from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
-from mqbroker.node.amqp.malformed import take_before
-from mqbroker.node.amqp.message_admission import is_dropped
+from mqbroker.node.amqp.links.ends import MadeEnd, ReceivingEnd, answer_to
+from mqbroker.node.amqp.links.message_admission import is_dropped
+from mqbroker.node.amqp.peers.malformed import take_before
 from mqbroker.node.cluster.redirects import check_is_here
 from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.parts import part_of
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from mqbroker.amqp.events import Incoming, Posted
     from mqbroker.amqp.links import ReceiverLink
     from mqbroker.core.address.permissions import Actor
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.ends import AddressPart
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.links.ends import AddressPart
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.values.base_broker import BaseBroker
     from mqbroker.wire.performatives import Attach
 

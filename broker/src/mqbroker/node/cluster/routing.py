@@ -18,12 +18,12 @@ from mqbroker.cluster.routing.router import STAY, Pool, Router, RoutingVerdict, 
 from mqbroker.config.slices import ConnectionRouterOptions
 from mqbroker.core.address import routes
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.amqp import opening
+from mqbroker.node.amqp.listeners import open_answer
 from mqbroker.node.values.effects import Probe
 
 if TYPE_CHECKING:
-    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.cluster.discovery import Discovery
     from mqbroker.node.values.base_broker import BaseBroker
 
@@ -138,7 +138,7 @@ class ConnectionRouting:
 
     def resume(self, peer: AcceptedPeer) -> None:
         """A connection has waited long enough for its router."""
-        opening.resume(peer)
+        open_answer.resume(peer)
 
     # -- World ---------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from mqbroker.core.cluster.duplicate_cargo import DuplicateCargo
 from mqbroker.core.cluster.parting_times import CARGO_NS, GRACE_NS, STAY_NS
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.queue import Queue
-from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.departing import (
     LOOK_AGAIN_NS,
     DepartingClients,

@@ -1,0 +1,1 @@
+"""Ends of links: what takes messages in, what gives them out, and what becomes of those that are refused."""

@@ -1,0 +1,71 @@
+"""What a peer says of its deliveries, and what returns of its links that are over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.states import MAPPED
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.core.store.outcomes import apply_outcome
+from mqbroker.node.values.open_transaction import segment_of
+from mqbroker.wire.performatives import Received, Rejected
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.events import Detached, Returned, Settled
+    from mqbroker.amqp.links import SenderLink
+    from mqbroker.node.amqp.peers.peer import Peer
+
+
+def outcome_of(link: SenderLink, said: Any) -> Any:
+    """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
+    if said is not None and not isinstance(said, Received):
+        return said
+    return link.end.default_outcome if link.end is not None else None
+
+
+def take_outcomes(peer: Peer, event: Settled) -> None:
+    """Deliveries have their outcome."""
+    store = peer.broker.store
+    if peer.connection.is_transactional:
+        event = peer.transactions.settled(event)
+    is_durable = False
+    LOOK.has_touched = True
+    for taken in event.taken:
+        if taken.token is None:
+            continue  # a copy: the message itself never left
+        outcome = outcome_of(taken.link, event.outcome)
+        queue, segment = segment_of(taken)
+        is_durable = apply_outcome(store, queue, segment, outcome, taken.link.end) or is_durable
+        if isinstance(outcome, Rejected):
+            peer.rejected_count += taken.n
+    if peer.rejected_count and not event.has_more:
+        _tell_rejected(peer)
+    if event.owes_settlement and is_durable:
+        store.decisions.wait(_settle, peer, event)
+    elif event.owes_settlement:
+        _settle(peer, event)
+
+
+def _tell_rejected(peer: Peer) -> None:
+    """Once for an outcome, however many pieces it was taken in."""
+    count, peer.rejected_count = peer.rejected_count, 0
+    peer.broker.counters.rejected += count
+    peer.broker.notice(Level.WARNING, "message-rejected", conn=peer.conn, count=count)
+
+
+def _settle(peer: Peer, event: Settled) -> None:
+    """The receiver asked for our settlement: it may forget the delivery only when we cannot send it again."""
+    if not peer.connection.is_dead and event.session.state is MAPPED:
+        event.session.dispose(event.first, event.last, event.outcome, as_receiver=False)
+        peer.touch()
+
+
+def take_back(peer: Peer, event: Detached | Returned) -> None:
+    """Deliveries of a link that is over return, but for those that a transaction keeps. What a peer holds when it
+    leaves in order was not delivered in vain: it tells an outcome of what it has seen, and the rest was prefetched.
+    From one that is lost nobody knows, so each counts. Both as in Artemis.
+    """
+    for taken in peer.transactions.kept_out(event.returned):
+        if taken.token is not None:
+            peer.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
