@@ -23,25 +23,25 @@ AT_ONCE = {
     "node/amqp/listeners/open_answer.py:answer": NOT_OPEN,
     "node/amqp/peers/containment.py:Containment._end": "a bug, and none of what it sent may be half done",
     "node/amqp/peers/peer.py:Peer.stop": "all was answered before (Stopping._answer)",
-    "node/cluster/departing.py:DepartingClients.close": "they were held, and all was answered before",
-    "node/cluster/bridge_peer.py:BridgePeer.hang_up": KNOWN_AGAIN,
-    "node/cluster/bridge_peer.py:BridgePeer._detached": KNOWN_AGAIN,
-    "node/cluster/bridge_peer.py:BridgePeer._ended": KNOWN_AGAIN,
-    "node/cluster/cluster.py:Cluster.hear_term": KNOWN_AGAIN,
-    "node/cluster/node_id_conflict.py:NodeIdConflict.compare": KNOWN_AGAIN,
-    "node/cluster/notice_links.py:ClusterNoticeFeed.incoming": KNOWN_AGAIN,
+    "node/cluster/cordon/departing_clients.py:DepartingClients.close": "they were held, and all was answered before",
+    "node/cluster/membership/bridge_peer.py:BridgePeer.hang_up": KNOWN_AGAIN,
+    "node/cluster/membership/bridge_peer.py:BridgePeer._detached": KNOWN_AGAIN,
+    "node/cluster/membership/bridge_peer.py:BridgePeer._ended": KNOWN_AGAIN,
+    "node/cluster/membership/cluster.py:Cluster.hear_term": KNOWN_AGAIN,
+    "node/cluster/discovery/node_id_conflict.py:NodeIdConflict.compare": KNOWN_AGAIN,
+    "node/cluster/membership/notice_links.py:ClusterNoticeFeed.incoming": KNOWN_AGAIN,
 }
 
 
 OFTEN = {
-    "node/cluster/departing.py:DepartingClients.close": 2,
+    "node/cluster/cordon/departing_clients.py:DepartingClients.close": 2,
     "node/amqp/listeners/open_answer.py:answer": 5,
 }  # others do it once
 CUTS = {
     "node/amqp/peers/peer.py:Peer._dead": "it is closed, or lost",
     "node/amqp/listeners/accepting_broker.py:AcceptingBroker._admit": NOT_OPEN,
     "node/amqp/peers/containment.py:Containment.admit": NOT_OPEN,
-    "node/cluster/bridge.py:Bridge._hang_up": KNOWN_AGAIN,
+    "node/cluster/membership/bridge.py:Bridge._hang_up": KNOWN_AGAIN,
 }
 
 

@@ -35,7 +35,7 @@ from mqbroker.io.identity import _parsed
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.cluster.notice_links import _section
+from mqbroker.node.cluster.membership.notice_links import _section
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import Connect
 
@@ -45,7 +45,7 @@ from tests.support.cluster_stage import ClusterNode, node_id_of
 from tests.support.false_node import FalseNode
 from tests.support.stage import Stage
 from tests.unit.core.store.test_journal_export import Kept
-from tests.unit.node.cluster import test_discovery as air
+from tests.unit.node.cluster.discovery import test_discovery as air
 
 SOURCE: Final = "192.0.2.7:9876"
 

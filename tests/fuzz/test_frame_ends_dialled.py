@@ -18,7 +18,7 @@ from mqbroker.client.policies import first_element
 from mqbroker.client.stages import Stage as At
 from mqbroker.client.uri import parse_uri
 from mqbroker.cluster import notices
-from mqbroker.node.cluster.notice_links import NOTICES, _section
+from mqbroker.node.cluster.membership.notice_links import NOTICES, _section
 from mqbroker.node.values.handshake import Hello
 from mqbroker.wire.performatives import (
     Accepted,

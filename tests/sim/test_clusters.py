@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.queue import handed_over
-from mqbroker.node.cluster import forwards
+from mqbroker.node.cluster.membership import forwards
 
 from tests.sim.cluster_bugs import CLUSTER_BUGS
 from tests.sim.cluster_shapes import CHAIN, DISCOVERED, MESH, MODES, RING

@@ -10,7 +10,7 @@ from mqbroker.base.errors import Bug
 from tests.sim.days import of_today, share_of_today
 from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.heir_bugs import HEIR_BUGS
-from tests.unit.node.cluster.test_next_heir import BOUND_MS, COUNT, Heirs, names
+from tests.unit.node.cluster.departure.test_next_heir import BOUND_MS, COUNT, Heirs, names
 from tests.unit.node.test_scale_down import shown
 
 SEEDS = range(1, 41)  # some of them each day

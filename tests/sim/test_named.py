@@ -8,9 +8,9 @@ from unittest.mock import PropertyMock, patch
 import pytest
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.node.cluster.bridge import Bridge
-from mqbroker.node.cluster.cluster_connection import ClusterConnection
-from mqbroker.node.cluster.listed_places import ListedPlaces
+from mqbroker.node.cluster.membership.bridge import Bridge
+from mqbroker.node.cluster.membership.cluster_connection import ClusterConnection
+from mqbroker.node.cluster.membership.listed_places import ListedPlaces
 from mqbroker.node.values.handshake import Hello
 
 from tests.sim.named import NamedClusters

@@ -22,7 +22,7 @@ from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
 from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
-from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.cluster.membership.bridge import Bridge
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import (
     CloseConnection,

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.cluster_stage import node_id_of
 from tests.support.large_messages import Producer
 from tests.unit.core.cluster.test_drains import count_at, pair
-from tests.unit.node.cluster.test_forwards import Consumer, lost_with_five, waiting
+from tests.unit.node.cluster.membership.test_forwards import Consumer, lost_with_five, waiting
 
 
 def forget(stage: Any, node: str, **arguments: Any) -> Any:

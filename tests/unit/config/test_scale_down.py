@@ -6,7 +6,7 @@ import pytest
 from mqbroker.base.time import NS_PER_MS, STANDSTILL_MS_MAX
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.cluster.idle_queues import STEP_NS_MAX
+from mqbroker.node.cluster.departure.idle_queues import STEP_NS_MAX
 
 from tests.unit.config.test_cluster_connections import AROUND, connection
 

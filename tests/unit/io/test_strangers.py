@@ -21,7 +21,7 @@ from tests.support.broker_process import free_port
 from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_server import running
-from tests.unit.node.cluster.test_discovery import options as discovering
+from tests.unit.node.cluster.discovery.test_discovery import options as discovering
 
 Runner = Callable[[Any], Any]
 RESETS = 40

@@ -36,8 +36,8 @@ from tests.support.admin_stage import AdminStage
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
-from tests.unit.node.cluster.test_discovery import PLACE, Air
-from tests.unit.node.cluster.test_discovery import options as discovery_options
+from tests.unit.node.cluster.discovery.test_discovery import PLACE, Air
+from tests.unit.node.cluster.discovery.test_discovery import options as discovery_options
 
 ID_1, ID_2 = ({"node_id": node_id_of(name)} for name in "ab")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.node.broker.broker import DISPATCH_MAX, LOOK_COST
-from mqbroker.node.cluster.abandoned import DEAD_LETTER, TAKEN_LOOKS, TAKEN_MAX, AbandonedConsumer
+from mqbroker.node.cluster.forwarding.abandoned_messages import DEAD_LETTER, TAKEN_LOOKS, TAKEN_MAX, AbandonedConsumer
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 

@@ -9,14 +9,14 @@ from unittest.mock import patch
 import pytest
 from mqbroker.core.address.address_records import told_of
 from mqbroker.core.cluster.id_digest import IdDigest
-from mqbroker.node.cluster import arrival_links
-from mqbroker.node.cluster.forwarding_terms import ARRIVED, address_wanted, makes_queues
+from mqbroker.node.cluster.forwarding.forwarding_terms import ARRIVED, address_wanted, makes_queues
+from mqbroker.node.cluster.membership import arrival_links
 from mqbroker.wire.performatives import Target
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, filled, pair, read_at
-from tests.unit.node.cluster.test_next_heir import Heirs
+from tests.unit.node.cluster.departure.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved
 from tests.unit.node.test_scale_down_at_stop import cluster_of, stop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.node.cluster.leaving_at_stop import STUCK
+from mqbroker.node.cluster.departure.scale_down_at_stop import STUCK
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.unit.core.cluster.test_drains import bodies, count_at, filled, read_at

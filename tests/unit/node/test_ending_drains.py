@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.node.cluster import forwarding_terms
+from mqbroker.node.cluster.forwarding import forwarding_terms
 from mqbroker.wire.types import Symbol
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage

@@ -18,7 +18,7 @@ from mqbroker.cluster.notices import (
     encode,
 )
 from mqbroker.node.amqp.peers.turns import CALM_WORK, FEW_WORK
-from mqbroker.node.cluster.notice_links import NOTICES, _section
+from mqbroker.node.cluster.membership.notice_links import NOTICES, _section
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.handshake import Hello
 from mqbroker.wire.frames import EMPTY_FRAME

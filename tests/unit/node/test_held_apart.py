@@ -9,7 +9,7 @@ from mqbroker.core.cluster import held_back
 from mqbroker.wire.performatives import Modified
 
 from tests.unit.core.cluster.test_drains import count_at, filled, read_at
-from tests.unit.node.cluster.test_next_heir import Heirs
+from tests.unit.node.cluster.departure.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 DELAY_MS = 40_000

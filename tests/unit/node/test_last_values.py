@@ -16,7 +16,7 @@ from mqbroker.wire.values import Long
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
-from tests.unit.node.cluster.test_forwards import pair, waiting
+from tests.unit.node.cluster.membership.test_forwards import pair, waiting
 
 KEYS = [("_AMQ_LVQ_NAME", {"default_last_value_queue": True}), ("symbol", {"default_last_value_key": "symbol"})]
 

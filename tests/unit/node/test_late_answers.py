@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.cluster_stage import ClusterStage
 from tests.unit.core.cluster.test_drains import count_at, filled
-from tests.unit.node.cluster.test_next_heir import Heirs
+from tests.unit.node.cluster.departure.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved
 
 

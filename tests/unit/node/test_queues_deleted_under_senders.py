@@ -22,8 +22,8 @@ from tests.support import transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of, options_for
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
-from tests.unit.node.cluster.test_forwards import pair, waiting
-from tests.unit.node.cluster.test_grouping import Site
+from tests.unit.node.cluster.grouping.test_grouping import Site
+from tests.unit.node.cluster.membership.test_forwards import pair, waiting
 
 CAPABILITIES = (None, "queue", "topic")
 ADDRESSES = {"kept": {"#": {"auto_delete_addresses": False}}, "forgotten": {}}

@@ -13,7 +13,7 @@ from mqbroker.wire.sections import Header
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import BIG, Producer, content
 from tests.unit.core.cluster.test_drains import pair
-from tests.unit.node.cluster.test_next_heir import BOUND_MS, Heirs
+from tests.unit.node.cluster.departure.test_next_heir import BOUND_MS, Heirs
 from tests.unit.node.test_scale_down import begin, moved, shown
 
 OWN = f"{RING_PREFIX}news"

@@ -13,8 +13,8 @@ from mqbroker.config.slices import ConnectorOptions
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS
 from mqbroker.core.cluster.id_digest import IdDigest
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.node.cluster import arrival_links
-from mqbroker.node.cluster.forwarding_terms import MAKES_QUEUES
+from mqbroker.node.cluster.forwarding.forwarding_terms import MAKES_QUEUES
+from mqbroker.node.cluster.membership import arrival_links
 from mqbroker.wire.performatives import Accepted, Modified, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Properties, build_message

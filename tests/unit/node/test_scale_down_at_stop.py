@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.redirect import RedirectPlace
 from mqbroker.config.slices import ConnectorOptions
-from mqbroker.node.cluster.leaving_at_stop import RESTARTS
+from mqbroker.node.cluster.departure.scale_down_at_stop import RESTARTS
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.node_states import NodeState
 

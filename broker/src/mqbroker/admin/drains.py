@@ -11,7 +11,7 @@ from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.broker.eviction import lock
-from mqbroker.node.cluster.cluster_connection import ClusterConnection
+from mqbroker.node.cluster.membership.cluster_connection import ClusterConnection
 from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 

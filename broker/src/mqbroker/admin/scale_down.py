@@ -18,8 +18,7 @@ from mqbroker.core.cluster.id_digest import sum_of
 from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
-from mqbroker.node.cluster.cluster_connection import ClusterConnection
-from mqbroker.node.cluster.scale_down_progress import (
+from mqbroker.node.cluster.departure.scale_down_progress import (
     NONE,
     differences,
     moving_queues,
@@ -27,6 +26,7 @@ from mqbroker.node.cluster.scale_down_progress import (
     why_apart,
     why_it_stays,
 )
+from mqbroker.node.cluster.membership.cluster_connection import ClusterConnection
 from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 

@@ -9,9 +9,9 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.journal_formats import read_by
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
-from mqbroker.node.cluster.abandoned import DEAD_LETTER
-from mqbroker.node.cluster.bridge import Bridge
-from mqbroker.node.cluster.cluster_connection import ClusterConnection
+from mqbroker.node.cluster.forwarding.abandoned_messages import DEAD_LETTER
+from mqbroker.node.cluster.membership.bridge import Bridge
+from mqbroker.node.cluster.membership.cluster_connection import ClusterConnection
 from mqbroker.node.values.inputs import AdminRequest
 
 REROUTE = "reroute"

@@ -22,7 +22,7 @@ from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site
 from tests.unit.core.address.test_permissions import ALL, BASE, grants, talk, why
-from tests.unit.node.cluster.test_forwards import pair
+from tests.unit.node.cluster.membership.test_forwards import pair
 
 TOPIC = {"capabilities": (Symbol("topic"),)}
 DURABLE = {**TOPIC, "durable": 2, "expiry_policy": Symbol("never")}

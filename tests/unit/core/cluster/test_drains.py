@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 from mqbroker.admin import moves
 from mqbroker.amqp import events as told
-from mqbroker.node.cluster import arrival_links
-from mqbroker.node.cluster.forwarding_terms import OLDER
+from mqbroker.node.cluster.forwarding.forwarding_terms import OLDER
+from mqbroker.node.cluster.membership import arrival_links
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Modified
 from mqbroker.wire.sections import Header, Properties

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
 from tests.unit.core.cluster.test_drains import LIMITS, count_at, drain, filled
-from tests.unit.node.cluster.test_next_heir import Heirs
+from tests.unit.node.cluster.departure.test_next_heir import Heirs
 
 FIRST, BOTH = [1], [1, 2]
 

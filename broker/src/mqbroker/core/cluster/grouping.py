@@ -1,9 +1,9 @@
 """Groups that are kept together in a whole cluster: all messages of a group go to the queue that its pin names.
 
 Ordinary routing chooses that queue once. The node that decides (the arbiter) pins a group as it routes its first
-message; other nodes ask before they do, which is `mqbroker.node.cluster.grouping`. What cannot wait for an answer,
-because the broker itself moves it, goes the ordinary way where no pin is known. A subscription that one node alone has
-needs no pin. Source: Artemis's manual, "Clustered Grouping"; docs/adr/0012-cluster-connections.md.
+message; other nodes ask before they do, which is `mqbroker.node.cluster.grouping.grouping`. What cannot wait for an
+answer, because the broker itself moves it, goes the ordinary way where no pin is known. A subscription that one node
+alone has needs no pin. Source: Artemis's manual, "Clustered Grouping"; docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations

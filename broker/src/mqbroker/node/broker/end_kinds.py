@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mqbroker.node.amqp.links import coordinator_end
 from mqbroker.node.amqp.listeners import topology_links
-from mqbroker.node.cluster import arrival_links, notice_links, relay
+from mqbroker.node.cluster.membership import arrival_links, notice_links, relay
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink

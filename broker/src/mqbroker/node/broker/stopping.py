@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.look import LOOK
-from mqbroker.node.cluster.leaving_at_stop import ASKED, LeavingAtStop
+from mqbroker.node.cluster.departure.scale_down_at_stop import ASKED, LeavingAtStop
 from mqbroker.node.values.effects import DelayStop, Halt
 from mqbroker.node.values.inputs import Stop
 from mqbroker.node.values.node_states import NODE_STATES, RUNS, NodeEvent, NodeState
@@ -39,7 +39,7 @@ class Stopping:
         self.state = NodeState.RUNNING
 
     def stop(self, _: Stop) -> None:
-        """Messages may go to another node first (leaving_at_stop.py). Then everything that was taken in is answered,
+        """Messages may go to another node first (scale_down_at_stop.py). Then everything that was taken in is answered,
         then connections close, then the journal, then the node."""
         heir = self._leaving.heir() if self.state is NodeState.RUNNING else None
         LOOK.has_touched = True

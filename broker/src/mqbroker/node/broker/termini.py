@@ -27,7 +27,7 @@ from mqbroker.node.amqp.links.slow_consumers import SlowConsumers
 from mqbroker.node.amqp.links.terminus_expiry import TerminusExpiry
 from mqbroker.node.amqp.listeners.stolen_links import Stealing
 from mqbroker.node.broker.end_kinds import RECEIVING, SENDING
-from mqbroker.node.cluster.redirects import check_is_here
+from mqbroker.node.cluster.membership.redirects import check_is_here
 from mqbroker.node.values.prefixes import QUEUE, TOPIC, Prefixes
 from mqbroker.node.values.subscriptions import Subscriptions, is_durable, is_of_subscribers, is_subscription, name_of
 from mqbroker.wire.performatives import Attach, Error, Modified, Source, Target

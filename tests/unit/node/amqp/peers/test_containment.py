@@ -27,7 +27,7 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage
-from tests.unit.node.cluster.test_discovery import Air
+from tests.unit.node.cluster.discovery.test_discovery import Air
 
 SECRET = b"not-for-the-log"
 LOGIN = frames.anonymous()

@@ -10,8 +10,8 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.remote_binding import cluster_name_of
-from mqbroker.node.cluster.canary import ADDRESS as CANARY
-from mqbroker.node.cluster.forwarding_terms import ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.cluster.forwarding.forwarding_terms import ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.cluster.membership.canary import ADDRESS as CANARY
 from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.performatives import (

@@ -20,7 +20,7 @@ from tests.support.stage import Stage, Talker, options_with
 from tests.unit.core.cluster.test_drains import count_at, drain, filled, pair
 from tests.unit.node.amqp.listeners.test_revocations import LISTENER, user
 from tests.unit.node.amqp.peers.test_coordinator import Client, condition
-from tests.unit.node.cluster.test_grouping import Site, grouped
+from tests.unit.node.cluster.grouping.test_grouping import Site, grouped
 
 IDLE_MS = 30_000
 LIMITS = {"amqp_min_large_message_size_bytes": SIZE_MIN, "large_message_in_memory_max_size_bytes": 0}

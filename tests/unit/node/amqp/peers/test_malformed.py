@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.core.cluster.remote_binding import cluster_name_of
-from mqbroker.node.cluster.forwarding_terms import NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.cluster.forwarding.forwarding_terms import NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,

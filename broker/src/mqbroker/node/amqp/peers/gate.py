@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Gate(ABC):
-    """Asked by all who bring messages, where there is one (node/cluster/group_gate.py)."""
+    """Asked by all who bring messages, where there is one (node/cluster/grouping/group_gate.py)."""
 
     @abstractmethod
     def act(self, peer: Peer, events: Sequence[Any]) -> None:
