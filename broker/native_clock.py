@@ -1,8 +1,8 @@
 """The clock of the process in which a native build is trained (native_training.py): whoever keeps a world tells the
 time.
 
-To be imported before anything of the broker: its modules keep the functions by which they read the time (io/loop.py),
-and what takes the place of these later is never asked.
+To be imported before anything of the broker: its modules keep the functions by which they read the time
+(io/loop/loop.py), and what takes the place of these later is never asked.
 """
 
 from __future__ import annotations

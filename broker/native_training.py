@@ -21,7 +21,7 @@ import native_clock  # noqa: F401  before all of the broker
 
 # isort: split
 from mqbroker.core.selector.source_filters import SELECTOR_NAME
-from mqbroker.io.connections import ListenerOrigin, TcpConnection
+from mqbroker.io.sockets.connections import ListenerOrigin, TcpConnection
 from mqbroker.wire import codes
 from mqbroker.wire.flat import encode_disposition_accepted
 from mqbroker.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame

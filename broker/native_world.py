@@ -28,10 +28,10 @@ from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.io.connections import Connections, ListenerOrigin
-from mqbroker.io.log import Log, LogShape
-from mqbroker.io.loop import NodeLoop
-from mqbroker.io.writes import write_chunks_synced
+from mqbroker.io.files.writes import write_chunks_synced
+from mqbroker.io.loop.log import Log, LogShape
+from mqbroker.io.loop.loop import NodeLoop
+from mqbroker.io.sockets.connections import Connections, ListenerOrigin
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.recovered import Recovered

@@ -41,7 +41,7 @@ import re
 
 
 def form_faults(file, text):
-    """What is wrong with how a file holds certificates. The broker has the same rule (io/tls.py)."""
+    """What is wrong with how a file holds certificates. The broker has the same rule (io/sockets/tls.py)."""
     kinds = re.findall("-----BEGIN ((?:[A-Z0-9]+ )?CERTIFICATE)-----", text)
     if not kinds:
         return [f"{file} holds no certificate in PEM form; convert or replace it"]

@@ -7,8 +7,8 @@ and the module `multicast_probe` keeps it running between two tasks. It changes 
 
 From the moment it is ready until it is told to end, a host joins, listens, and sends a probe to each group every
 quarter of a second; so hosts need not start at one moment, as long as all are ready before the first is asked for its
-report. Sockets are made as the broker makes them (`io/multicast.py`): the sender bound to the card's address with
-IP_MULTICAST_IF, the receiver bound to group and port with IP_MULTICAST_ALL off. A further receiver on each other
+report. Sockets are made as the broker makes them (`io/discovery/multicast.py`): the sender bound to the card's address
+with IP_MULTICAST_IF, the receiver bound to group and port with IP_MULTICAST_ALL off. A further receiver on each other
 card tells what arrives where it should not. What is heard is answered by unicast, so each host also learns who heard
 it, and whether it is multicast alone that is lost.
 

@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 IO = ROOT / "broker" / "src" / "mqbroker" / "io"
 EFFECTS = frozenset(each.__name__ for each in get_args(effects.Effect))
 PLACES = {
-    "io": ((IO / "server.py", "_handlers"), (IO / "loop.py", "start")),
+    "io": ((IO / "server.py", "_handlers"), (IO / "loop/loop.py", "start")),
     "stage": ((ROOT / "tests" / "support" / "stage.py", "_carry_out"),),
     "simulation": ((ROOT / "tests" / "sim" / "world.py", "_carry_out"),),
-    "training": ((ROOT / "broker" / "native_world.py", "_start"), (IO / "loop.py", "start")),
+    "training": ((ROOT / "broker" / "native_world.py", "_start"), (IO / "loop/loop.py", "start")),
 }
 
 

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.disk.journal_directory import JournalDirectory
 from mqbroker.journal.format import encode_file_header
 
 SOURCES = Path(__file__).resolve().parents[2] / "broker/src/mqbroker"
@@ -25,7 +25,7 @@ def place_of_term(taker: Callable[..., object]) -> int:
 # What takes a term -> its place among the arguments, and files that may pass one on.
 TAKERS: dict[str, tuple[int, tuple[str, ...]]] = {
     "JournalDirectory": (place_of_term(JournalDirectory), ()),
-    "encode_file_header": (place_of_term(encode_file_header), ("io/journal_directory.py",)),
+    "encode_file_header": (place_of_term(encode_file_header), ("io/disk/journal_directory.py",)),
 }
 
 

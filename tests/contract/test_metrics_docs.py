@@ -15,7 +15,7 @@ from mqbroker.admin.metrics import FAMILIES
 from mqbroker.client import sync
 from mqbroker.config.options import defaults
 from mqbroker.config.variables import METRICS_PORT
-from mqbroker.io import http, http_head
+from mqbroker.io.requests import http, http_head
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker_process import BrokerProcess, free_port

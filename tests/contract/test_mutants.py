@@ -19,7 +19,7 @@ def test_a_module_and_the_tests_that_are_to_notice_are_there(module: str) -> Non
 
 def test_a_module_is_looked_at_by_its_own_tests_first() -> None:
     assert modules.tests_of("core/cluster/marks")[0] == ("tests/unit/core/cluster/test_marks.py",)
-    assert modules.tests_of("io/disk")[0] == ("tests/unit/io/test_disk.py",)
+    assert modules.tests_of("io/disk/disk")[0] == ("tests/unit/io/disk/test_disk.py",)
 
 
 def test_breaks_that_change_nothing_are_of_lines_that_there_are() -> None:

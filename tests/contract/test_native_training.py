@@ -60,7 +60,7 @@ WITHOUT = {
         "declarations: what they declare is run in the store",
     ),
     "core/queue/redistributor": "consumers that went to another node",
-    "io/disk": "it has threads and real files: what it does next depends on how long they take",
+    "io/disk/disk": "it has threads and real files: what it does next depends on how long they take",
 }
 SLOWER = 1000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from mqbroker.io import tls
+from mqbroker.io.sockets import tls
 
 from plugins.filter import certificate_faults
 

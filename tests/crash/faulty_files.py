@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mqbroker.io.files import Files
-from mqbroker.io.journal_directory import UNNAMED_SUFFIX
+from mqbroker.io.disk.files import Files
+from mqbroker.io.disk.journal_directory import UNNAMED_SUFFIX
 from mqbroker.journal.entry import Chunk
 from mqbroker.journal.format import SECTOR_BYTES
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from zlib import crc32
 
 from mqbroker.base.errors import StorageFault
-from mqbroker.io.disk import Disk
-from mqbroker.io.files import Files
-from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.files import Files
+from mqbroker.io.disk.journal_directory import JournalDirectory
 from mqbroker.journal import records
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mqbroker.io import placing
+from mqbroker.io.files import durable_files
 from mqbroker.wire.performatives import Close, Open
 
 from tests.support import frames
@@ -46,7 +46,7 @@ def broker(disk: LossyDisk, tmp_path: Path) -> Iterator[BrokerProcess]:
     disk.leave("lost", 0)
     place = disk.mountpoint / "journal"
     place.mkdir()
-    placing.sync_directory(disk.mountpoint)
+    durable_files.sync_directory(disk.mountpoint)
     (broker.data_directory / "journal").symlink_to(place)
     with broker:
         for number in range(20):

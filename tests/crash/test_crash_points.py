@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import StorageFault
-from mqbroker.io.disk import Disk
-from mqbroker.io.files import Files
-from mqbroker.io.journal_directory import JournalDirectory, OpenJournalSegment
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.files import Files
+from mqbroker.io.disk.journal_directory import JournalDirectory, OpenJournalSegment
 from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
@@ -159,28 +159,28 @@ def frame_proving_all(chunks: Any, size_bytes: int, place: tuple[int, int], seed
 
 # What is patched, and with what: bugs that somebody could write. The points above must find each of them.
 BUGS: dict[str, list[tuple[str, Any]]] = {
-    "acknowledge before the sync": [("mqbroker.io.disk.Disk._write_synced", write_only)],
-    "no sync of the directory": [("mqbroker.io.journal_directory.JournalDirectory.name", only_rename)],
+    "acknowledge before the sync": [("mqbroker.io.disk.disk.Disk._write_synced", write_only)],
+    "no sync of the directory": [("mqbroker.io.disk.journal_directory.JournalDirectory.name", only_rename)],
     "a reused file is named before its zeros are synced": [
-        ("mqbroker.io.journal_directory.JournalDirectory.wipe", wipe_without_sync),
-        ("mqbroker.io.journal_directory.JournalDirectory.reuse", reuse_without_sync),
+        ("mqbroker.io.disk.journal_directory.JournalDirectory.wipe", wipe_without_sync),
+        ("mqbroker.io.disk.journal_directory.JournalDirectory.reuse", reuse_without_sync),
     ],
     "a file is overwritten before the loss of its name is on disk": [
-        ("mqbroker.io.journal_directory.JournalDirectory.retire", retire_without_sync),
+        ("mqbroker.io.disk.journal_directory.JournalDirectory.retire", retire_without_sync),
     ],
     "a failed sync is forgotten": [
-        ("mqbroker.io.journal_directory.JournalDirectory._write_again", lambda directory, unproven: None)
+        ("mqbroker.io.disk.journal_directory.JournalDirectory._write_again", lambda directory, unproven: None)
     ],
-    "a torn tail is left": [("mqbroker.io.journal_directory.JournalDirectory._cut", lambda directory, cut: None)],
+    "a torn tail is left": [("mqbroker.io.disk.journal_directory.JournalDirectory._cut", lambda directory, cut: None)],
     "checksums are not looked at": [("mqbroker.journal.recover.has_whole_payload", lambda *place: True)],
     "without journal-sync, an entry says that what is before it is on disk": [
-        ("mqbroker.io.disk.frame_entry", frame_proving_all)
+        ("mqbroker.io.disk.disk.frame_entry", frame_proving_all)
     ],
     "without journal-sync, a file is not synced when it is full": [
-        ("mqbroker.io.disk.Disk._complete", lambda disk, segment, position: None)
+        ("mqbroker.io.disk.disk.Disk._complete", lambda disk, segment, position: None)
     ],
     "without journal-sync, a file is deleted while that is in memory only": [
-        ("mqbroker.io.journal_directory.JournalDirectory.sync", lambda directory, number: None)
+        ("mqbroker.io.disk.journal_directory.JournalDirectory.sync", lambda directory, number: None)
     ],
     "deletion before its TRIM is on disk": [("mqbroker.journal.plan.Journal.synced", believe_everything_is_synced)],
 }

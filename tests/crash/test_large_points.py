@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.io import large_directory
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk import large_directory
+from mqbroker.io.disk.large_directory import LargeDirectory
 
 from .faulty_files import MODES, FaultyFiles, Point
 

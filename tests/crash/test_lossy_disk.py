@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from mqbroker.base.errors import StorageFault
-from mqbroker.io import placing
-from mqbroker.io.files import Files
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk.files import Files
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.files import durable_files
 
 from tests.support.journal_model import Model
 from tests.support.patience import PATIENCE_S
@@ -91,7 +91,7 @@ def test_a_large_message_that_is_finished_is_there_after_a_power_cut(disk: Lossy
 
 def test_a_directory_that_was_made_is_there_after_a_power_cut(disk: LossyDisk) -> None:
     """With those above it, so nothing that is synced in it is nowhere."""
-    placing.make_directory(disk.mountpoint / "var" / "data")
+    durable_files.make_directory(disk.mountpoint / "var" / "data")
     disk.power_cut()
     assert (disk.leave("lost", 1) / "var" / "data").is_dir()
 

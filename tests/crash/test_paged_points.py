@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mqbroker.base.errors import StorageFault
-from mqbroker.io.files import Files
+from mqbroker.io.disk.files import Files
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Leave

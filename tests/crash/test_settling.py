@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.config.options import defaults
-from mqbroker.io.disk import Disk
-from mqbroker.io.files import Files
-from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.files import Files
+from mqbroker.io.disk.journal_directory import JournalDirectory
 from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import encode_attributes

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqbroker.io.files import Files
+from mqbroker.io.disk.files import Files
 
 from tests.support.journal_model import Model, State
 

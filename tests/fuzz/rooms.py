@@ -28,10 +28,10 @@ from mqbroker.cluster.fields import Connector
 from mqbroker.config.users import make_verifier, users_from_text, users_to_text
 from mqbroker.core.selector.selector import compile_selector
 from mqbroker.core.store.journal_export import Importer, rows_of
-from mqbroker.io.admin_socket import AdminServer, AdminSession
-from mqbroker.io.gossip import GossipPlace
-from mqbroker.io.http_head import Head, Response, take_head
-from mqbroker.io.identity import _parsed
+from mqbroker.io.discovery.gossip import GossipPlace
+from mqbroker.io.files.identity import _parsed
+from mqbroker.io.requests.admin_socket import AdminServer, AdminSession
+from mqbroker.io.requests.http_head import Head, Response, take_head
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered

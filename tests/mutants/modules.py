@@ -30,7 +30,7 @@ CLUSTER: Final = (
     ("tests/golden", "tests/sim/test_clusters.py", "tests/sim/test_old_copies.py"),
 )  # fmt: skip
 DISK: Final = (
-    ("tests/unit/io/test_disk.py",),
+    ("tests/unit/io/disk/test_disk.py",),
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
@@ -58,7 +58,7 @@ MODULES: Final = {
     **dict.fromkeys(("node/cluster/forwarding/abandoned_messages", "node/cluster/membership/forwards"), CLUSTER),
     "core/address/gathering": POSTS,
     **dict.fromkeys(("core/address/overdue", "core/address/remains", "node/broker/chores"), BY_TURNS),
-    "io/disk": DISK,
+    "io/disk/disk": DISK,
 }  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 Files of the journal are written with zeros beforehand, so what goes into the present one finds place, and what goes
 into the one that was made ahead. A further one does not, and that ends the node. On a file system that copies what it
 overwrites nothing finds place: there a start that has something to cut off, or to write again, is refused as well. In
-half of the cases the node hears of it before (io/space_watch.py), and gives no credit to whoever attaches meanwhile.
+half of the cases the node hears of it before (io/disk/space_watch.py), and gives no credit to whoever attaches
+meanwhile.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from mqbroker.io.segment_stock import JournalSegmentStock
+from mqbroker.io.disk.segment_stock import JournalSegmentStock
 from mqbroker.journal.damage import DamageFacts, DamageRow, DamageVerdict, decide
 
 from tests.sim.days import share_of_today

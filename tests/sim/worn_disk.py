@@ -17,8 +17,8 @@ from zlib import crc32
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.slices import JournalOptions
-from mqbroker.io.journal_directory import FORGONE_NAME, JournalDirectory, OpenJournalSegment
-from mqbroker.io.segment_stock import JournalSegmentStock
+from mqbroker.io.disk.journal_directory import FORGONE_NAME, JournalDirectory, OpenJournalSegment
+from mqbroker.io.disk.segment_stock import JournalSegmentStock
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
@@ -105,7 +105,7 @@ class WornDisk:
         return chunks, start
 
     def _begin(self, append: Append) -> OpenJournalSegment:
-        """As `io.segment_pool` does it."""
+        """As `io.disk.segment_pool` does it."""
         if self._segment is not None:
             self.files.close(self._segment.fd)
         size_bytes = FILE_HEADER_BYTES + entry_bytes(append.size_bytes) + append.room_bytes
@@ -137,7 +137,7 @@ class WornDisk:
                 self._spare = spare
 
     def read(self, slices: tuple[Slice, ...]) -> list[bytes]:
-        """Parts of files, which are looked at as `io.page_reader` does. Raises DiskFailed."""
+        """Parts of files, which are looked at as `io.disk.page_reader` does. Raises DiskFailed."""
         found = []
         for segment, offset, length, crc in slices:
             try:

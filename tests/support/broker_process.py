@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from mqbroker.config.users import DEFAULT_ROLES, SALT_BYTES, make_verifier
-from mqbroker.io import identity, users_file
+from mqbroker.io.files import identity, users_file
 
 from tests.support.forks import BROKERS, ForkedProcess, Surroundings, may_be_forked
 from tests.support.patience import PATIENCE_S

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mqbroker.io import cluster_secret
+from mqbroker.io.files import cluster_secret
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
 from tests.support.patience import PATIENCE_S

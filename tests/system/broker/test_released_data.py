@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from mqbroker.io import identity
+from mqbroker.io.files import identity
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import Make

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from mqbroker.client import sync
-from mqbroker.io import identity
+from mqbroker.io.files import identity
 from mqbroker.journal.format import FORMAT_VERSION, READ_VERSIONS
 
 from tests.support.broker_process import COMMAND, BrokerProcess

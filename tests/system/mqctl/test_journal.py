@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.io.data_lock import DataLock
+from mqbroker.io.files.data_lock import DataLock
 from mqctl.nodes import BROKER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

@@ -14,7 +14,7 @@ from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import QueueKind
-from mqbroker.io.exposition import render
+from mqbroker.io.requests.exposition import render
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected
 

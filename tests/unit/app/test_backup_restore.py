@@ -28,9 +28,9 @@ from mqbroker.config.options import defaults
 from mqbroker.core.cluster import cordon, scale_down
 from mqbroker.core.paging.recorded_messages import delivered_at_least
 from mqbroker.core.queue.queue import QueueKind
-from mqbroker.io import identity
-from mqbroker.io.disk import Disk
-from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.journal_directory import JournalDirectory
+from mqbroker.io.files import identity
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import single

@@ -15,9 +15,9 @@ import pytest
 from mqbroker.app import exits
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault, StorageFault
-from mqbroker.io import identity
-from mqbroker.io.data_lock import DataLock
-from mqbroker.io.identity import IdentityMismatch
+from mqbroker.io.files import identity
+from mqbroker.io.files.data_lock import DataLock
+from mqbroker.io.files.identity import IdentityMismatch
 
 HERE = "0123456789abcdef0123456789abcdef"
 ELSEWHERE = "fedcba9876543210fedcba9876543210"

@@ -21,11 +21,11 @@ from mqbroker.app.commands import journal as command
 from mqbroker.app.main import main
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.options import defaults
-from mqbroker.io import identity
-from mqbroker.io.data_lock import DataLock
-from mqbroker.io.disk import Disk
-from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.journal_directory import JournalDirectory
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.files import identity
+from mqbroker.io.files.data_lock import DataLock
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import encode_attributes

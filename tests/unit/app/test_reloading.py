@@ -16,8 +16,8 @@ from mqbroker.config.load import parse
 from mqbroker.config.options import defaults
 from mqbroker.config.users import make_verifier
 from mqbroker.config.whole import BEGUN_SIZE, END, PROMISE, cut_fault_of
-from mqbroker.io import cluster_secret, users_file
-from mqbroker.io.log import Log, LogShape
+from mqbroker.io.files import cluster_secret, users_file
+from mqbroker.io.loop.log import Log, LogShape
 from mqbroker.io.server import Reloaded
 
 from tests.support.certificates import Authority

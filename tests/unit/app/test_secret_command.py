@@ -15,7 +15,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.io import cluster_secret
+from mqbroker.io.files import cluster_secret
 
 SECRET = "canary-0123456789"
 GROUPS = (

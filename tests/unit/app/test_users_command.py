@@ -16,7 +16,7 @@ from mqbroker.app import exits
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.users import password_matches
-from mqbroker.io import users_file
+from mqbroker.io.files import users_file
 
 
 def users(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

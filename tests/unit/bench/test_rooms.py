@@ -41,7 +41,7 @@ def test_a_sample_belongs_to_the_innermost_function_of_ours() -> None:
 
 def test_each_compiled_module_has_a_room_and_a_name_of_its_own() -> None:
     found = modules(PROJECT.read_text())
-    assert {"wire", "amqp", "journal", "core", "node", "io/loop", "io/disk"} <= set(found.values())
+    assert {"wire", "amqp", "journal", "core", "node", "io/loop/loop", "io/disk/disk"} <= set(found.values())
     assert (found["run"], found["store"], found["broker"]) == ("wire", "core", "node")
 
 

@@ -14,11 +14,11 @@ import uvloop
 from mqbroker.base.time import At
 from mqbroker.config.options import default_listener
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.io.connections import Connections
-from mqbroker.io.connectors import Connectors
-from mqbroker.io.listeners import Acceptor, open_listener
-from mqbroker.io.log import Log, LogShape
-from mqbroker.io.loop import NodeLoop
+from mqbroker.io.loop.log import Log, LogShape
+from mqbroker.io.loop.loop import NodeLoop
+from mqbroker.io.sockets.connections import Connections
+from mqbroker.io.sockets.connectors import Connectors
+from mqbroker.io.sockets.listeners import Acceptor, open_listener
 from mqbroker.journal.append import Append
 from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import CloseConnection, Connect, PauseReading, Send

@@ -15,7 +15,7 @@ from mqbroker.node.values.inputs import AdminRequest
 
 from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, until
-from tests.unit.io.test_admin_socket import answering, served
+from tests.unit.io.requests.test_admin_socket import answering, served
 
 pytestmark = pytest.mark.slow  # each test starts programs
 

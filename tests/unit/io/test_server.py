@@ -21,11 +21,11 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.base.histogram import Histogram
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.io import notify
-from mqbroker.io.listeners import open_listener
-from mqbroker.io.log import Log, LogShape
-from mqbroker.io.notify import Notifier
+from mqbroker.io import service_manager
+from mqbroker.io.loop.log import Log, LogShape
 from mqbroker.io.server import Reloaded, Server
+from mqbroker.io.service_manager import Notifier
+from mqbroker.io.sockets.listeners import open_listener
 from mqbroker.node.values.batch import Batch
 from mqbroker.node.values.effects import (
     AdminReply,
@@ -55,7 +55,7 @@ from tests.support.broker_process import NotifySocket, free_port
 from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, until
 
-EXTENDED = f"EXTEND_TIMEOUT_USEC={notify.EXTEND_US}"
+EXTENDED = f"EXTEND_TIMEOUT_USEC={service_manager.EXTEND_US}"
 Runner = Callable[[Any], Any]
 
 
@@ -224,7 +224,7 @@ class Leaver:
 def test_a_stop_that_waits_lets_clients_in_and_asks_the_manager_for_time(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "EXTEND_EVERY_S", 0.02)
+    monkeypatch.setattr(service_manager, "EXTEND_EVERY_S", 0.02)
 
     async def scenario() -> None:
         leaver = Leaver()

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from mqbroker.config.options import defaults
-from mqbroker.io import gossip, http
-from mqbroker.io.gossip import GossipPlace
+from mqbroker.io.discovery import gossip
+from mqbroker.io.discovery.gossip import GossipPlace
+from mqbroker.io.requests import http
 from mqbroker.node.values.effects import JoinGroup
 from mqbroker.node.values.inputs import Done, Slipped
 
@@ -85,7 +86,7 @@ def test_a_bug_ends_that_connection_alone_and_is_told(where: str, run: Runner, m
             (slipped,) = core.of(Slipped)
             assert (slipped.what, slipped.error) == (where, "KeyError")
             assert slipped.source.startswith("127.0.0.1:")
-            assert slipped.place.startswith("io/gossip.py:" if where == "gossip" else "io/http.py:")
+            assert slipped.place.startswith("io/discovery/gossip.py:" if where == "gossip" else "io/requests/http.py:")
             assert not task.done()
             assert "stranger" not in it.log
 

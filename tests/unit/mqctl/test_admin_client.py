@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mqbroker.io import admin_socket
+from mqbroker.io.requests import admin_socket
 from mqctl.admin import REQUEST_BYTES_MAX, AdminClient, AdminError, AdminLost, SocketStream
 from mqctl.commands.send import RequestWindow
 

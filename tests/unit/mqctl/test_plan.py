@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import MqError
 from mqbroker.config import users as broker_users
-from mqbroker.io import identity as broker_identity
+from mqbroker.io.files import identity as broker_identity
 from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.transfer import copy
-from mqbroker.io import identity
-from mqbroker.io.data_lock import DataLock
+from mqbroker.io.files import identity
+from mqbroker.io.files.data_lock import DataLock
 from mqctl import operation
 from mqctl.commands import backup_restore
 from mqctl.errors import CommandError

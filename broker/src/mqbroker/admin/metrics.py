@@ -2,7 +2,7 @@
 
 Names that begin with `artemis_` are those of Artemis' metrics plugin, and gauges as there, so that its dashboards
 carry over; a name that this broker cannot fill truthfully is left out. Names that begin with `mqbroker_` are ours;
-those that end with `_total` never fall while the process lives. How values become text is io/exposition.py.
+those that end with `_total` never fall while the process lives. How values become text is io/requests/exposition.py.
 """
 
 from __future__ import annotations

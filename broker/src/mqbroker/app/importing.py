@@ -8,21 +8,21 @@ from typing import Any
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.core.store.journal_export import Importer
-from mqbroker.io import placing
-from mqbroker.io.disk import Disk
-from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.io.journal_directory import fault_of as io_fault_of
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.journal_directory import JournalDirectory
+from mqbroker.io.disk.journal_directory import fault_of as io_fault_of
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.files import durable_files
 from mqbroker.journal.plan import Journal
 
 
 def put(place: Path, where: Path) -> None:
     """Give a folder and what is in it to the owner of the data directory, and its name; on disk when this returns."""
-    placing.give_path_to_owner(place)
+    durable_files.give_path_to_owner(place)
     for file in sorted(place.iterdir()):
-        placing.give_path_to_owner(file)
+        durable_files.give_path_to_owner(file)
     place.rename(where)
-    placing.sync_directory(where.parent)
+    durable_files.sync_directory(where.parent)
 
 
 class FiledBodies:

@@ -13,7 +13,7 @@ from mqbroker import __version__
 from mqbroker.app import exits
 from mqbroker.app.source import complain
 from mqbroker.base.errors import MqError
-from mqbroker.io.identity import IdentityMismatch
+from mqbroker.io.files.identity import IdentityMismatch
 
 COMMANDS = {
     "run": "run a broker in the foreground",

@@ -61,10 +61,10 @@ def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
 def text_of(file: Path, *, may_wait: bool = True) -> str:
     """What the file holds, as far as anybody would read it. Raises Unusable."""
     from mqbroker.config.whole import TEXT_CHARACTERS_MAX
-    from mqbroker.io import regular
+    from mqbroker.io.files import regular_files
 
     try:
-        with file.open("rb") if may_wait else regular.opened(file) as stream:
+        with file.open("rb") if may_wait else regular_files.opened(file) as stream:
             # However much there is: one character too many is enough for `parse` to say so.
             return io.TextIOWrapper(stream, encoding="utf-8", newline="").read(TEXT_CHARACTERS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +98,8 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
     `text`: what the file holds, where somebody has read it. The exception has every fault.
     """
     from mqbroker.config import whole
-    from mqbroker.io import cluster_secret, tls
+    from mqbroker.io.files import cluster_secret
+    from mqbroker.io.sockets import tls
 
     if text is None:
         text = text_of(file)

@@ -191,7 +191,7 @@ def _plaintext_faults(path: str, listener: ListenerTable) -> list[ConfigFault]:
 
 
 def tls_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
-    """(option, why). What the files hold is known where they are: `io/tls.py`."""
+    """(option, why). What the files hold is known where they are: `io/sockets/tls.py`."""
     yield from _file_faults(listener)
     yield from _external_faults(listener)
 

@@ -2,8 +2,8 @@
 
 A verifier can check a password and take part in SCRAM; it cannot log in anywhere by itself. Both hashes share salt and
 iterations, so that whoever asks for one learns nothing from the other. The form of `users.json` is made and read here;
-the file itself is `io/users_file.py`. Verifiers of releases before SHA-512 have none for it; those releases read files
-with it as well, so the number of the format has not changed.
+the file itself is `io/files/users_file.py`. Verifiers of releases before SHA-512 have none for it; those releases read
+files with it as well, so the number of the format has not changed.
 """
 
 from __future__ import annotations

@@ -20,23 +20,23 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.core.queue.large import DIRECTORY
 from mqbroker.core.selector import grammar
-from mqbroker.io.admin_socket import AdminServer
-from mqbroker.io.certificate_watch import CertificateWatch
-from mqbroker.io.collector import Collector
-from mqbroker.io.connections import Connections
-from mqbroker.io.connectors import Connectors
-from mqbroker.io.discovery import DiscoveryEndpoints
-from mqbroker.io.endpoints import Endpoints, Sources, Vital
-from mqbroker.io.http import HttpConnection, HttpServer
-from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.io.large_messages import LargeMessageFiles
-from mqbroker.io.listeners import Acceptor, ListeningPlace, open_listener
-from mqbroker.io.log import Log
-from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
-from mqbroker.io.notify import Notifier, StopDelay, Watchdog
-from mqbroker.io.pool import DerivePool
-from mqbroker.io.probes import Probes
-from mqbroker.io.space_watch import SpaceWatch
+from mqbroker.io.discovery.discovery import DiscoveryEndpoints
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.disk.large_messages import LargeMessageFiles
+from mqbroker.io.disk.space_watch import SpaceWatch
+from mqbroker.io.loop.collector import Collector
+from mqbroker.io.loop.log import Log
+from mqbroker.io.loop.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
+from mqbroker.io.loop.pool import DerivePool
+from mqbroker.io.requests.admin_socket import AdminServer
+from mqbroker.io.requests.endpoints import Endpoints, Sources, Vital
+from mqbroker.io.requests.http import HttpConnection, HttpServer
+from mqbroker.io.service_manager import Notifier, StopDelay, Watchdog
+from mqbroker.io.sockets.certificate_watch import CertificateWatch
+from mqbroker.io.sockets.connections import Connections
+from mqbroker.io.sockets.connectors import Connectors
+from mqbroker.io.sockets.listeners import Acceptor, ListeningPlace, open_listener
+from mqbroker.io.sockets.probes import Probes
 from mqbroker.node.amqp.peers.containment import place_of
 from mqbroker.node.values.effects import (
     AdminReply,

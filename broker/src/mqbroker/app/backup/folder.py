@@ -27,7 +27,7 @@ from mqbroker.app.backup import manifest as manifests
 from mqbroker.app.backup import reading
 from mqbroker.app.backup.manifest import BackupManifest, CopiedFile
 from mqbroker.base.errors import ConfigFault
-from mqbroker.io import placing
+from mqbroker.io.files import durable_files
 
 FILES: Final = "files"
 BACKUPS: Final = "backups"
@@ -118,13 +118,13 @@ class BackupFolder:
         if not path.exists():
             if not may_make:
                 raise ConfigFault(str(self.path), f"is no folder of backups: it has no {LOCK}")
-            placing.make_directory(self.path)
+            durable_files.make_directory(self.path)
             if any(name not in NOT_OURS for name in os.listdir(self.path)) and not path.exists():
                 why = f"has other things in it and no {LOCK}: it is no folder of backups; name a new or an empty one"
                 raise ConfigFault(str(self.path), why)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         for name in (FILES, BACKUPS):  # after it: else a kill would leave a folder that is none
-            placing.make_directory(self.path / name)
+            durable_files.make_directory(self.path / name)
         return lock
 
     def _kept_files(self) -> list[Path]:
@@ -155,11 +155,11 @@ class BackupFolder:
         """All files are there: read them, and have the backup. Raises StorageFault as well, and then there is none."""
         kept = manifest.holding(reading.check(manifest, self.place))
         try:
-            placing.sync_directory(self.path / FILES)
+            durable_files.sync_directory(self.path / FILES)
             for number in range(1, SAME_NAME_MAX):
                 named = kept if number == 1 else kept.called(f"{kept.id}-{number}")
                 try:
-                    placing.create(self._manifest_path(named.id), named.text())
+                    durable_files.create(self._manifest_path(named.id), named.text())
                 except FileExistsError:
                     continue
                 return named
@@ -185,7 +185,7 @@ class BackupFolder:
         try:
             for each in gone:
                 self._manifest_path(each.id).unlink()
-            placing.sync_directory(self.path / BACKUPS)
+            durable_files.sync_directory(self.path / BACKUPS)
             freed = 0
             for path in self._kept_files():
                 if path.name not in needed:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.core.queue.large import DIRECTORY
-from mqbroker.io.identity import JOURNAL_NAME
+from mqbroker.io.files.identity import JOURNAL_NAME
 from mqbroker.journal.format import file_name
 
 SCHEMA: Final = "mqbroker.backup/1"

@@ -16,8 +16,8 @@ from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.cluster.id_digest import NO_IDS
 from mqbroker.core.queue.large import fault_of
 from mqbroker.core.store.journal_export import large_runs, rows_of
-from mqbroker.io import regular
-from mqbroker.io.files import MappedFiles
+from mqbroker.io.disk.files import MappedFiles
+from mqbroker.io.files import regular_files
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
 
@@ -28,7 +28,7 @@ FilePlace = Callable[[CopiedFile], Path]
 
 def pieces(path: Path, used_bytes: int) -> Iterator[bytes]:
     """So many bytes of a file, a piece at a time. Raises OSError, also where it has fewer."""
-    with regular.opened(path) as stream:
+    with regular_files.opened(path) as stream:
         left = used_bytes
         while left:
             piece = stream.read(min(left, PIECE_BYTES))

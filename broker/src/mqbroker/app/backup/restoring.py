@@ -30,12 +30,12 @@ from mqbroker.base.errors import ConfigFault, MqError, StorageFault
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.queue.large import DIRECTORY
 from mqbroker.core.store.journal_export import rows_of
-from mqbroker.io import identity, placing
-from mqbroker.io.disk import Disk
-from mqbroker.io.files import MappedFiles
-from mqbroker.io.identity import JOURNAL_NAME, NodeIdentity
-from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.files import MappedFiles
+from mqbroker.io.disk.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.files import durable_files, identity
+from mqbroker.io.files.identity import JOURNAL_NAME, NodeIdentity
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import BOOT_MAX, ID_MAX
 from mqbroker.journal.recovered import Recovered
@@ -146,9 +146,9 @@ class RestoredDirectory:
         shutil.rmtree(self._place, ignore_errors=True)
         try:
             for name in (JOURNAL_NAME, DIRECTORY):
-                placing.make_directory(self._place / name)
+                durable_files.make_directory(self._place / name)
             # Root restores for the broker's own user: what is put in its place is given to the owner of this folder.
-            placing.give_path_to_owner(self._place)
+            durable_files.give_path_to_owner(self._place)
         except OSError as error:
             raise ConfigFault(str(self._place), f"cannot be made: {error.strerror}") from None
         seen: dict[str, CopiedFile] = {}
@@ -192,9 +192,11 @@ class RestoredDirectory:
                 notes + self._lacking(),
             )  # fmt: skip
             # The next restore counts on from it, so it is there before a broker can start.
-            placing.replace(self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n")
+            durable_files.replace(
+                self._directory / RECEIPT_NAME, json.dumps(receipt.document(), indent=2).encode() + b"\n"
+            )
             (self._directory / identity.RESTORE_MARKER).unlink()
-            placing.sync_directory(self._directory)
+            durable_files.sync_directory(self._directory)
         except OSError as error:
             raise ConfigFault(str(error.filename or self._place), f"cannot be written: {error.strerror}") from None
         return receipt
@@ -318,12 +320,12 @@ class RestoredDirectory:
         marker = directory / identity.RESTORE_MARKER
         said = {"backup": backup_id, "node_id": owner.node_id, "aside": None if aside is None else str(aside)}
         self._has_moved = True
-        placing.replace(marker, json.dumps(said).encode() + b"\n")
+        durable_files.replace(marker, json.dumps(said).encode() + b"\n")
         if aside is not None:
             for name in there:
                 (directory / name).rename(aside / name)
-            placing.sync_directory(aside)
-            placing.sync_directory(directory)
+            durable_files.sync_directory(aside)
+            durable_files.sync_directory(directory)
         for name in (DIRECTORY, JOURNAL_NAME):
             if (self._place / name).exists():
                 put(self._place / name, directory / name)
@@ -337,7 +339,7 @@ class RestoredDirectory:
                 aside.mkdir(mode=0o700)
             except FileExistsError:
                 continue
-            placing.give_path_to_owner(aside)
+            durable_files.give_path_to_owner(aside)
             return aside
         raise ConfigFault(str(self._directory), f"holds {ASIDE_MAX} directories that were put aside; remove some")
 

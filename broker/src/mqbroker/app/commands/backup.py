@@ -27,7 +27,7 @@ from mqbroker.app.commands.identity import unused
 from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.base.text import safe_json
 from mqbroker.config.options import defaults
-from mqbroker.io import cluster_secret, identity
+from mqbroker.io.files import cluster_secret, identity
 
 HOLD_MINUTES: Final = 60
 HOLD_MINUTES_MAX: Final = 7 * 24 * 60

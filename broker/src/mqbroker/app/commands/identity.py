@@ -11,9 +11,9 @@ from pathlib import Path
 
 from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault
-from mqbroker.io import identity, placing
-from mqbroker.io.data_lock import DataLock
-from mqbroker.io.identity import NodeIdentity
+from mqbroker.io.files import durable_files, identity
+from mqbroker.io.files.data_lock import DataLock
+from mqbroker.io.files.identity import NodeIdentity
 
 LOCK_NAME = "lock"
 
@@ -62,7 +62,7 @@ def unused(directory: Path) -> Iterator[None]:
     """Hold the directory, so that no broker runs in it meanwhile. Raises StorageFault if one does."""
     lock = DataLock(directory)
     try:
-        placing.give_path_to_owner(directory / LOCK_NAME)
+        durable_files.give_path_to_owner(directory / LOCK_NAME)
         yield
     finally:
         lock.release()

@@ -27,12 +27,12 @@ from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.queue.large import DIRECTORY, fault_of
 from mqbroker.core.store.exported_bodies import Read
 from mqbroker.core.store.journal_export import large_runs, rows_of
-from mqbroker.io import identity
-from mqbroker.io.files import MappedFiles
-from mqbroker.io.identity import NodeIdentity
-from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
-from mqbroker.io.journal_directory import fault_of as io_fault_of
-from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.disk.files import MappedFiles
+from mqbroker.io.disk.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.io.disk.journal_directory import fault_of as io_fault_of
+from mqbroker.io.disk.large_directory import LargeDirectory
+from mqbroker.io.files import identity
+from mqbroker.io.files.identity import NodeIdentity
 from mqbroker.journal.recovered import Recovered
 
 IMPORTING_NAME = "journal.importing"

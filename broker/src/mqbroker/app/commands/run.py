@@ -25,14 +25,14 @@ from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.paging.paging import leave_of
-from mqbroker.io import cluster_secret, identity
-from mqbroker.io.data_lock import DataLock
-from mqbroker.io.disk import Disk
-from mqbroker.io.identity import IdentityMismatch, NodeIdentity
-from mqbroker.io.journal_directory import JournalDirectory, fault_of
-from mqbroker.io.log import Log, shape_for
-from mqbroker.io.notify import Notifier
+from mqbroker.io.disk.disk import Disk
+from mqbroker.io.disk.journal_directory import JournalDirectory, fault_of
+from mqbroker.io.files import cluster_secret, identity
+from mqbroker.io.files.data_lock import DataLock
+from mqbroker.io.files.identity import IdentityMismatch, NodeIdentity
+from mqbroker.io.loop.log import Log, shape_for
 from mqbroker.io.server import Server, new_event_loop
+from mqbroker.io.service_manager import Notifier
 from mqbroker.node.broker.broker import Broker, Setup
 
 # Journal files, admin sessions, outgoing connections and whatever libraries open.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault
-from mqbroker.io import cluster_secret
+from mqbroker.io.files import cluster_secret
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

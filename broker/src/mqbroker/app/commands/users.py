@@ -15,7 +15,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.base.text import one_line
 from mqbroker.config import users as rules
 from mqbroker.config.users import UserVerifier
-from mqbroker.io import users_file
+from mqbroker.io.files import users_file
 
 INPUT_BYTES_MAX = 8192
 

@@ -294,7 +294,7 @@ def test_a_bug_in_a_datagram_that_nobody_believes_yet_drops_it_alone(monkeypatch
 
 def test_a_bug_of_a_shell_is_told_as_all_are() -> None:
     stage = Stage()
-    stage.give(Slipped("gossip", "192.0.2.7:9", "KeyError", "io/gossip.py:7"))
+    stage.give(Slipped("gossip", "192.0.2.7:9", "KeyError", "io/discovery/gossip.py:7"))
     stage.run()
     (notice,) = contained(stage)
     assert notice.fields["what"] == "gossip"

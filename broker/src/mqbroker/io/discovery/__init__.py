@@ -1,0 +1,1 @@
+"""What carries announcements: multicast, TCP, DNS, a directory."""

@@ -1,0 +1,1 @@
+"""What is asked of the node beside AMQP: the admin socket, metrics and health over HTTP."""

@@ -1,0 +1,1 @@
+"""Connections of AMQP, made and accepted, and TLS."""
