@@ -82,7 +82,7 @@ def keep_bytecode(directory: Path) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(directory / "bytecode")
     _asked([str(mqops.executable()), "run", "--help"])
-    _asked([str(mqops.python()), "-c", "import mqbroker.config.load"])  # what a start has a fork import
+    _asked([str(mqops.python()), "-c", "import mqbroker.config.file.load"])  # what a start has a fork import
 
 
 def python() -> str:

@@ -25,7 +25,7 @@ from mqbroker.base.histogram import Histogram
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.cluster.discovery.datagram import derive_key
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.io.files.writes import write_chunks_synced

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mqbroker.config import reference
-from mqbroker.config.variables import HostVariables, Instance, InventoryUser, Opening
+from mqbroker.config.declarations import reference
+from mqbroker.config.declarations.variables import HostVariables, Instance, InventoryUser, Opening
 from pydantic import BaseModel
 
 VARIABLES_HEAD = """# Variables of an inventory

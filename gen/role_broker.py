@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 import yaml_text
-from mqbroker.config import catalogue
-from mqbroker.config.catalogue import OptionEntry
-from mqbroker.config.tables import TABLE_ORDER
-from mqbroker.config.variables import OWNED_BY_ROLE, default_address_settings, default_listeners
+from mqbroker.config.declarations import catalogue
+from mqbroker.config.declarations.catalogue import OptionEntry
+from mqbroker.config.declarations.variables import OWNED_BY_ROLE, default_address_settings, default_listeners
+from mqbroker.config.inventory.tables import TABLE_ORDER
 
 EXTRA = Path(__file__).parent / "role_broker_extra.yml"
 DEFAULTS_PATH = "roles/broker/defaults/main.yml"

@@ -6,12 +6,12 @@ import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from mqbroker.config import catalogue
-from mqbroker.config.address_options import AddressSettingsTable
-from mqbroker.config.declaring import OptionTable
+from mqbroker.config.declarations import catalogue
+from mqbroker.config.declarations.address_options import AddressSettingsTable
+from mqbroker.config.declarations.declaration import OptionTable
+from mqbroker.config.declarations.options import BrokerFile, ListenerTable
+from mqbroker.config.declarations.table_slices import slice_name
 from mqbroker.config.names import REPEATED_TABLES, toml_name
-from mqbroker.config.options import BrokerFile, ListenerTable
-from mqbroker.config.slicing import slice_name
 from pydantic.fields import FieldInfo
 
 HEAD = '''\
@@ -19,7 +19,7 @@ HEAD = '''\
 
 Made by `make gen` from the models in `options.py`, which alone know defaults and bounds; changes belong there. A unit
 stands beside a name that does not say it. Whoever needs options without a file takes
-`mqbroker.config.options.defaults()` and `dataclasses.replace`.
+`mqbroker.config.declarations.options.defaults()` and `dataclasses.replace`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright: mqops maintainers
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-# Made by `make gen` from broker/src/mqbroker/config/hosts.py; changes belong there.
+# Made by `make gen` from broker/src/mqbroker/config/inventory/hosts.py; changes belong there.
 """Whether names of an inventory stand for hosts of their own: what leads to one place is one host, whatever its names.
 
 Two names for one host are two nodes on one data directory, or two clusters that take each other's files away. A port of

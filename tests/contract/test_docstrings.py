@@ -29,7 +29,7 @@ SHORT = frozenset(
         "broker/src/mqbroker/admin/status.py:stop",
         "broker/src/mqbroker/amqp/links.py:Partial.add",
         "broker/src/mqbroker/amqp/links.py:Partial.held_bytes",
-        "broker/src/mqbroker/config/options.py:BrokerFile",
+        "broker/src/mqbroker/config/declarations/options.py:BrokerFile",
     )
 )
 

@@ -17,8 +17,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.mqops.cluster.plugins.filter.link_faults import FilterModule
-from mqbroker.config.tables import node_name
-from mqbroker.config.variables import Instance
+from mqbroker.config.declarations.variables import Instance
+from mqbroker.config.inventory.tables import node_name
 from mqctl.errors import UsageError
 from mqctl.gate.batches import batches
 from mqctl.playbook.rollout import batch_of

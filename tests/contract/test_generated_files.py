@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator  # type: ignore[import-untyped]
-from mqbroker.config.declaring import OptionTable, option
+from mqbroker.config.declarations.declaration import OptionTable, option
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ import yaml
 from mqbroker.admin.health import CHECKS
 from mqbroker.admin.metrics import FAMILIES
 from mqbroker.client import sync
-from mqbroker.config.options import defaults
-from mqbroker.config.variables import METRICS_PORT
+from mqbroker.config.declarations.options import defaults
+from mqbroker.config.declarations.variables import METRICS_PORT
 from mqbroker.io.requests import http, http_head
 from prometheus_client.parser import text_string_to_metric_families
 

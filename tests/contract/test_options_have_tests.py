@@ -6,7 +6,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from mqbroker.config import catalogue
+from mqbroker.config.declarations import catalogue
 
 TESTS = Path(__file__).resolve().parents[1]
 DECLARED = sorted(entry.path for entry in catalogue.entries())

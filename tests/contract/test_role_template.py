@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
 from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
-from mqbroker.config.inventory import host_variables
-from mqbroker.config.load import parse
+from mqbroker.config.declarations.variables import HostVariables, Instance
+from mqbroker.config.file.completeness import END, PROMISE
+from mqbroker.config.file.load import parse
+from mqbroker.config.inventory.inventory import host_variables
+from mqbroker.config.inventory.tables import render_toml
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.config.tables import render_toml
-from mqbroker.config.variables import HostVariables, Instance
-from mqbroker.config.whole import END, PROMISE
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates" / "broker.toml.j2"
 BASE = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}

@@ -11,9 +11,10 @@ import yaml
 from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
 from ansible.plugins.loader import init_plugin_loader  # type: ignore[import-untyped]
 from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
-from mqbroker.config import release_variables, whole
-from mqbroker.config.inventory import host_variables
-from mqbroker.config.tables import render_toml
+from mqbroker.config.file import completeness
+from mqbroker.config.inventory import release_variables
+from mqbroker.config.inventory.inventory import host_variables
+from mqbroker.config.inventory.tables import render_toml
 from mqctl.places import Given, HostPlace, digest, places_of
 from mqctl.plan import Seen, WantedHost, diff_host, skeleton
 
@@ -199,5 +200,5 @@ def test_as_many_releases_are_kept_as_the_role_keeps() -> None:
 def test_a_plan_finds_nothing_to_replace_in_what_the_role_writes(case: str) -> None:
     changes, instance, address = CASES[case]
     variables = host_variables({**BASE, **changes})
-    ours = f"{render_toml(variables, instance, 'mq1', address)}\n{whole.END}\n"
+    ours = f"{render_toml(variables, instance, 'mq1', address)}\n{completeness.END}\n"
     assert skeleton(by_role(variables, instance, address)) == skeleton(ours)

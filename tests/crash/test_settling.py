@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mqbroker.base.errors import StorageFault, Unusable
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.disk.disk import Disk
 from mqbroker.io.disk.files import Files
 from mqbroker.io.disk.journal_directory import JournalDirectory

@@ -10,8 +10,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
-from mqbroker.config.options import BrokerFile, default_listener, to_slices
+from mqbroker.config.declarations.cluster_connections import ClusterConnectionTable, cluster_connection
+from mqbroker.config.declarations.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ConnectorOptions
 
 PORT: Final = 5673

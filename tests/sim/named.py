@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.bridge_states import BridgeState

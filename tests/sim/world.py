@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.declarations.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier, make_verifier
 from mqbroker.core.address.settings import Settings

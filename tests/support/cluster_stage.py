@@ -19,8 +19,8 @@ from typing import Any
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.datagram import derive_key
-from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
-from mqbroker.config.options import BrokerFile, default_listener, to_slices
+from mqbroker.config.declarations.cluster_connections import ClusterConnectionTable, cluster_connection
+from mqbroker.config.declarations.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node.cluster.membership.bridge import Bridge
 from mqbroker.node.values import inputs as given

@@ -43,7 +43,7 @@ from tests.support import ansible_forks
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the broker leaves to a fork of its own, to a thread while it is idle, and to who asks first.
-LATE = ("mqbroker.config.clustering", "mqbroker.config.load", "mqbroker.io.requests.exposition")
+LATE = ("mqbroker.config.declarations.clustering", "mqbroker.config.file.load", "mqbroker.io.requests.exposition")
 QUESTION_BYTES_MAX = 200_000
 CLONE_NEWNET = 0x40000000  # of linux/sched.h
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import Attempts, encode_attributes

@@ -24,7 +24,7 @@ from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.session import Session
 from mqbroker.base.notice import Notice
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.declarations.options import default_listener, defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, SecuritySettings
 from mqbroker.config.users import UserVerifier
 from mqbroker.core.address.settings import Settings

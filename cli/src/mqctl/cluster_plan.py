@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mqbroker.config.variables import LOOPBACK
+from mqbroker.config.declarations.variables import LOOPBACK
 from rich.console import Console
 
 from mqctl.bundle.manifest import Manifest, read_whole

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import whole
-from mqbroker.config.release_variables import releases_kept
-from mqbroker.config.tables import render_toml
+from mqbroker.config.declarations.variables import CLUSTER_USER, HostVariables
+from mqbroker.config.file import completeness
+from mqbroker.config.inventory.release_variables import releases_kept
+from mqbroker.config.inventory.tables import render_toml
 from mqbroker.config.users import user_name
-from mqbroker.config.variables import CLUSTER_USER, HostVariables
 
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
@@ -37,7 +37,7 @@ def wanted_of(
     users, has_all_users = users_of(variables), "mq_users" in variables.model_fields_set
     instances = {
         one.name: WantedInstance(
-            f"{render_toml(variables, one, host.name, address)}\n{whole.END}\n",
+            f"{render_toml(variables, one, host.name, address)}\n{completeness.END}\n",
             users,
             given.certificates.get(one.name, {}),
             has_all_users,

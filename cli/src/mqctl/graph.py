@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
+from mqbroker.config.declarations.variables import LOOPBACK, HostVariables, Instance
 
 from mqctl.inventory import node_name
 

@@ -22,7 +22,7 @@ from mqctl.ssh.variables import Access, access_of
 from mqctl.world import World
 
 if TYPE_CHECKING:
-    from mqbroker.config.variables import HostVariables
+    from mqbroker.config.declarations.variables import HostVariables
 
 DEFAULT_FILE = "inventory.yml"
 DEFAULT_INSTANCES: list[dict[str, Any]] = [{"name": "default"}]
@@ -185,7 +185,7 @@ def variables_of(host: Host) -> HostVariables:
     """The typed variables of a host."""
     try:
         # Only then: to import the models of all options takes as long as the rest of a command that asks brokers.
-        from mqbroker.config.inventory import host_variables
+        from mqbroker.config.inventory.inventory import host_variables
 
         return host_variables(host.variables)
     except ConfigFault as fault:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mqbroker.config.hosts import second_names
-from mqbroker.config.inventory import check_inventory
-from mqbroker.config.inventory_doubts import doubts_of
+from mqbroker.config.inventory.hosts import second_names
+from mqbroker.config.inventory.inventory import check_inventory
+from mqbroker.config.inventory.inventory_doubts import doubts_of
 
 from mqctl import inventory
 from mqctl.declare import InventoryOptions

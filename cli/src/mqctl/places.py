@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from mqbroker.config.variables import HostVariables
+from mqbroker.config.declarations.variables import HostVariables
 
 UNITS = "/etc/systemd/system/"
 UNIT_FILE = f"{UNITS}mqbroker@.service"

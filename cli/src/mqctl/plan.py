@@ -15,8 +15,8 @@ from typing import Any
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
 from mqbroker.config.compare import OptionsVerdict, changes, due
-from mqbroker.config.load import parse
-from mqbroker.config.release_variables import KEPT
+from mqbroker.config.file.load import parse
+from mqbroker.config.inventory.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
 from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, HostPlace, differences

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from mqbroker.config.inventory import host_variables
+from mqbroker.config.inventory.inventory import host_variables
 
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError

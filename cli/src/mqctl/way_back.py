@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 
 from mqctl import operation
 from mqctl.cluster_plan import COLUMNS

@@ -242,4 +242,4 @@ def test_commands_that_ask_brokers_import_no_model_of_options() -> None:
         )
         names = said.stdout.split()
         assert "mqctl.inventory" in names
-        assert not {"pydantic", "mqbroker.config.variables"} & set(names), words
+        assert not {"pydantic", "mqbroker.config.declarations.variables"} & set(names), words

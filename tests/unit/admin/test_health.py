@@ -9,7 +9,7 @@ import pytest
 from mqbroker.admin import health
 from mqbroker.admin.health import CHECKS, DiskSpace, Surroundings, readiness, space_free_bytes_min
 from mqbroker.cluster.node_id_conflict import DEPOSED, REMEDY
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.node.values import inputs as given
 
 from tests.support.stage import Stage, options_with

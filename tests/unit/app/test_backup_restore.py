@@ -24,7 +24,7 @@ from mqbroker.app.backup.restoring import (
 from mqbroker.app.backup.transfer import copy
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault, StorageFault
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.core.cluster import cordon, scale_down
 from mqbroker.core.paging.recorded_messages import delivered_at_least
 from mqbroker.core.queue.queue import QueueKind

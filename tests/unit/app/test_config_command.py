@@ -13,7 +13,7 @@ from mqbroker import __version__
 from mqbroker.app import exits
 from mqbroker.app.main import COMMANDS, main
 from mqbroker.base.native import NATIVE
-from mqbroker.config import reference
+from mqbroker.config.declarations import reference
 
 from tests.support.patience import PATIENCE_S
 

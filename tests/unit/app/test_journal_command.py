@@ -20,7 +20,7 @@ from mqbroker.app import exits
 from mqbroker.app.commands import journal as command
 from mqbroker.app.main import main
 from mqbroker.base.errors import StorageFault
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.disk.disk import Disk
 from mqbroker.io.disk.journal_directory import JournalDirectory
 from mqbroker.io.disk.large_directory import LargeDirectory

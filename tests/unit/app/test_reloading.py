@@ -12,10 +12,10 @@ import pytest
 from mqbroker.app import source
 from mqbroker.app.main import main
 from mqbroker.app.reloading import Reloading
-from mqbroker.config.load import parse
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
+from mqbroker.config.file.completeness import BEGUN_SIZE, END, PROMISE, cut_fault_of
+from mqbroker.config.file.load import parse
 from mqbroker.config.users import make_verifier
-from mqbroker.config.whole import BEGUN_SIZE, END, PROMISE, cut_fault_of
 from mqbroker.io.files import cluster_secret, users_file
 from mqbroker.io.loop.log import Log, LogShape
 from mqbroker.io.server import Reloaded

@@ -13,7 +13,7 @@ from mqbroker.app import exits
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
 from mqbroker.cluster.discovery.datagram import derive_key
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.io.files import cluster_secret
 

@@ -1,7 +1,7 @@
 """The table of rows and what becomes of it on the load generator's command line."""
 
 import pytest
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 
 from bench import load, peers, rows
 from bench.applications import APPLICATIONS

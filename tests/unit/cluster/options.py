@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
+from mqbroker.config.declarations.cluster_connections import ClusterConnectionTable, cluster_connection
 from mqbroker.config.slices import ClusterConnectionOptions
 
 MANDATORY = {"name": "all", "connector-ref": "own"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.heirs import HeirCandidate, choose
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 
 OPTIONS = replace(defaults().scale_down, enabled=True)
 TO_A, TO_B, TO_C = (Connector(f"to-{each}", "amqp", each, 5673) for each in "abc")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from mqbroker.config.compare import OptionsVerdict, changes, due, refusals, taken, verdict
-from mqbroker.config.load import parse
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import AddressOptions, BrokerOptions
 
 from tests.support.bytecodes import Bytecodes

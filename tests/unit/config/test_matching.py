@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mqbroker.config.declarations.options import defaults
 from mqbroker.config.matching import ANY_WORD, ANY_WORDS, generality, includes, matches, overlap, same_for_all
-from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
 from mqbroker.core.address.settings import Settings
 

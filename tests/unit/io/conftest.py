@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 from mqbroker.base.time import At
-from mqbroker.config.options import default_listener
+from mqbroker.config.declarations.options import default_listener
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io.loop.log import Log, LogShape
 from mqbroker.io.loop.loop import NodeLoop

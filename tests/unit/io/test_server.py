@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import ConfigFault
 from mqbroker.base.histogram import Histogram
-from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.declarations.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.io import service_manager
 from mqbroker.io.loop.log import Log, LogShape

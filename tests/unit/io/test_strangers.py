@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.discovery import gossip
 from mqbroker.io.discovery.gossip import GossipPlace
 from mqbroker.io.requests import http

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import entry_bytes, frame_entry

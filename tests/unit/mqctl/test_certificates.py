@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from mqbroker.admin.certificates import level_of, lives_in
-from mqbroker.config.inventory import host_variables
+from mqbroker.config.inventory.inventory import host_variables
 from mqbroker.node.values.inputs import CertificateExpiry
 from mqctl.certificates.authority import Issuer, Span, general_name, issue, names_of, new_authority, permits
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.config.inventory import host_variables
+from mqbroker.config.inventory.inventory import host_variables
 from mqctl import graph
 
 GROUP = {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876}

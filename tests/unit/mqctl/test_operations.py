@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.notice import Level
+from mqbroker.config.file.load import parse
 from mqbroker.config.lifetimes import DAY_S
-from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse

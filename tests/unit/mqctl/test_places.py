@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.config.inventory import host_variables
+from mqbroker.config.inventory.inventory import host_variables
 from mqctl.left_over import left_overs
 from mqctl.places import FILTER_PLACE, FILTER_UNIT, Given, HostPlace, Rules, differences, places_of, strangers
 from mqctl.plan import Account, PacketFilter, Seen, WantedHost, diff_host

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage

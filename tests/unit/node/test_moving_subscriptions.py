@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp.events import Detached
-from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.core.cluster.drains import COME_PREFIX
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.types import Described, Symbol

@@ -15,9 +15,9 @@ import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import release_before, release_trial
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places
 from ansible_collections.mqops.cluster.plugins.module_utils.release_before import Before
-from mqbroker.config.inventory import host_variables
-from mqbroker.config.tables import render_toml
-from mqbroker.config.variables import Instance
+from mqbroker.config.declarations.variables import Instance
+from mqbroker.config.inventory.inventory import host_variables
+from mqbroker.config.inventory.tables import render_toml
 from mqbroker.core.queue.kinds import RETROACTIVE, RING_OF_PREFIX, RING_PREFIX, QueueKind
 from mqbroker.journal.entry import ENTRY, ENTRY_MARK, frame_entry
 from mqbroker.journal.format import FILE_MARK, READ_VERSIONS, decode_file_header, encode_file_header

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.mqops.cluster.plugins.filter.second_names import second_names
-from mqbroker.config.hosts import WAYS, place_of
+from mqbroker.config.inventory.hosts import WAYS, place_of
 
-from tests.unit.config.test_hosts import APART, SAME
+from tests.unit.config.inventory.test_hosts import APART, SAME
 
 
 def host(name: str, cluster: str, own: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from mqbroker.app import source
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import compare, whole
+from mqbroker.config import compare
+from mqbroker.config.file import completeness
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
 from mqbroker.io.files import cluster_secret, users_file
@@ -107,7 +108,7 @@ class Reloading:
     def _check(self, text: str, options: BrokerOptions) -> None:
         """Whether the file may come into force beside what is. Raises Unusable."""
         refused = compare.refusals(self._running, self._options, options)
-        cut = whole.cut_fault_of(text, self._text)
+        cut = completeness.cut_fault_of(text, self._text)
         if cut is not None:
             refused.append(cut)
         if refused:

@@ -60,7 +60,7 @@ def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
 
 def text_of(file: Path, *, may_wait: bool = True) -> str:
     """What the file holds, as far as anybody would read it. Raises Unusable."""
-    from mqbroker.config.whole import TEXT_CHARACTERS_MAX
+    from mqbroker.config.file.completeness import TEXT_CHARACTERS_MAX
     from mqbroker.io.files import regular_files
 
     try:
@@ -75,7 +75,7 @@ def text_of(file: Path, *, may_wait: bool = True) -> str:
 
 def understood(file: Path, text: str) -> BrokerOptions:
     """The options of the text that was read from a file. Raises Unusable with every fault."""
-    from mqbroker.config.load import parse
+    from mqbroker.config.file.load import parse
 
     options = parse(text)
     if isinstance(options, list):
@@ -97,14 +97,14 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
 
     `text`: what the file holds, where somebody has read it. The exception has every fault.
     """
-    from mqbroker.config import whole
+    from mqbroker.config.file import completeness
     from mqbroker.io.files import cluster_secret
     from mqbroker.io.sockets import tls
 
     if text is None:
         text = text_of(file)
     options = understood(file, text)
-    emptied = whole.emptied_fault_of(text)
+    emptied = completeness.emptied_fault_of(text)
     faults = [emptied] if emptied else []
     faults += tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if faults:

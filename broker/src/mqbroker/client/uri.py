@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from mqbroker.base.errors import ConfigFault
 from mqbroker.client.errors import UriFault
 from mqbroker.client.options import FOREVER, Settings
-from mqbroker.config.suggest import unknown
+from mqbroker.config.file.suggestions import unknown
 from mqbroker.config.users import password_bytes
 
 UDP: Final = "udp://"

@@ -2,7 +2,7 @@
 
 Made by `make gen` from the models in `options.py`, which alone know defaults and bounds; changes belong there. A unit
 stands beside a name that does not say it. Whoever needs options without a file takes
-`mqbroker.config.options.defaults()` and `dataclasses.replace`.
+`mqbroker.config.declarations.options.defaults()` and `dataclasses.replace`.
 """
 
 from __future__ import annotations

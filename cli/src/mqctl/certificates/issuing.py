@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from mqbroker.config.declarations.variables import HostVariables
+from mqbroker.config.inventory.tables import has_cluster_certificate
 from mqbroker.config.lifetimes import WARNING_DAYS, warning_s
-from mqbroker.config.tables import has_cluster_certificate
-from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.authority import Span, is_signed_by, issue, names_of, new_authority
 from mqctl.certificates.folder import Folder, no_authority

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqbroker.config.variables import HostVariables
+from mqbroker.config.declarations.variables import HostVariables
 
 from mqctl.certificates.authority import Span
 from mqctl.certificates.issuing import (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mqbroker.config.tables import tables_of
-from mqbroker.config.variables import HostVariables
+from mqbroker.config.declarations.variables import HostVariables
+from mqbroker.config.inventory.tables import tables_of
 
 from mqctl.certificates.authority import DNS_NAME
 from mqctl.inventory import Host

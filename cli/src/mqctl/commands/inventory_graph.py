@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from mqbroker.config.inventory import host_variables
+from mqbroker.config.inventory.inventory import host_variables
 
 from mqctl import graph, inventory
 from mqctl.declare import InventoryOptions, ReaderOptions

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from mqbroker.config.declarations.variables import HostVariables
 from mqbroker.config.lifetimes import WARNING_DAYS
-from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.folder import Folder, Phase, certificate_at
 from mqctl.certificates.issuing import folder_of, needs_certificate

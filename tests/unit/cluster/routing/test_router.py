@@ -8,8 +8,8 @@ import pytest
 from mqbroker.base.notice import Level
 from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import CACHED_MAX, STAY, Pool, Router
-from mqbroker.config.routing import ConnectionRouterTable
-from mqbroker.config.slicing import slice_of
+from mqbroker.config.declarations.routing import ConnectionRouterTable
+from mqbroker.config.declarations.table_slices import slice_of
 
 MS = 1_000_000
 A, B = TWO = (RoutingTarget("a:1", "a", 1), RoutingTarget("b:2", "b", 2))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.sasl import SaslClient
 from mqbroker.base.errors import Refused
-from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.config.users import make_verifier
 from mqbroker.core.store.store import Store
 from mqbroker.node.values import inputs as given

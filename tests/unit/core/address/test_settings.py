@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
 from mqbroker.core.address.settings import Settings, matches
 

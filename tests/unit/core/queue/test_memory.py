@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.large import LargeFiles
 from mqbroker.core.queue.memory import SWEPT_MAX, Memory

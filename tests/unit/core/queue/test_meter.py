@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from mqbroker.config.options import built_in_settings
+from mqbroker.config.declarations.options import built_in_settings
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.meter import Meter, Meters
 from mqbroker.wire.parts import parts_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.note import to_note
-from mqbroker.config.clustering import DiscoveryGroupTable
-from mqbroker.config.slicing import slice_of
+from mqbroker.config.declarations.clustering import DiscoveryGroupTable
+from mqbroker.config.declarations.table_slices import slice_of
 from mqbroker.io.discovery import announced_files
 from mqbroker.io.discovery.announced_files import FileEar, FileMouth
 from mqbroker.io.discovery.broadcast_endpoints import EndpointUnreachable

@@ -9,7 +9,7 @@ import io
 import os
 
 import pytest
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.io.discovery.discovery import DiscoveryEndpoints
 from mqbroker.io.discovery.multicast import _why

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from mqbroker.cluster.discovery.srv import NoAnswer
-from mqbroker.config.clustering import DiscoveryGroupTable
-from mqbroker.config.slicing import slice_of
+from mqbroker.config.declarations.clustering import DiscoveryGroupTable
+from mqbroker.config.declarations.table_slices import slice_of
 from mqbroker.io.discovery.broadcast_endpoints import EndpointUnreachable
 from mqbroker.io.discovery.name_service import EMPTY_LOOKS, NameEar, ask, servers_of_host
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import StorageFault
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.disk.disk import GROUP_BYTES_MAX, INLINE_BYTES_MAX, Disk
 from mqbroker.io.disk.files import Files
 from mqbroker.io.disk.journal_directory import JournalDirectory

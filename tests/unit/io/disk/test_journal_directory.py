@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import StorageFault, Unusable
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.disk.disk import Disk
 from mqbroker.io.disk.files import Files
 from mqbroker.io.disk.journal_directory import JournalDirectory

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.histogram import Histogram
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.requests import endpoints
 from mqbroker.io.requests.admin_socket import AdminServer
 from mqbroker.io.requests.endpoints import Endpoints, Sources

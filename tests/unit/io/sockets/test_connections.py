@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.options import default_listener
+from mqbroker.config.declarations.options import default_listener
 from mqbroker.io.loop.loop import GATHERED_BEHIND_BYTES_MAX, GATHERED_BYTES_MAX
 from mqbroker.io.sockets.connections import WRITE_HELD_BYTES
 from mqbroker.io.sockets.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.declarations.options import default_listener, defaults
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io.sockets.tls import context_of, endings_of, faults_of
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address.deployed_addresses import faults_of
 from mqbroker.node.values import inputs as given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.performatives import (

@@ -26,7 +26,7 @@ from mqbroker.app.backup.running import RunningNode, Throttle
 from mqbroker.app.commands.identity import unused
 from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.base.text import safe_json
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.io.files import cluster_secret, identity
 
 HOLD_MINUTES: Final = 60

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 from mqbroker.app import exits, source
-from mqbroker.config import clustering, compare, reference
+from mqbroker.config import compare
 from mqbroker.config.compare import OptionChange, OptionsVerdict
+from mqbroker.config.declarations import clustering, reference
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -21,7 +21,7 @@ from mqbroker.app.commands.identity import unused
 from mqbroker.app.importing import FiledBodies, put, written
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.text import safe_json
-from mqbroker.config.options import defaults
+from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.queue.large import DIRECTORY, fault_of

@@ -114,7 +114,7 @@ def _options_of(file: Path, text: str) -> tuple[BrokerOptions, list[Told]]:
 
 def _read(file: Path, text: str) -> tuple[BrokerOptions | None, list[Told]]:
     """With no options what is wrong with them. Runs in a process of its own, and so imports what only it needs."""
-    from mqbroker.config import clustering
+    from mqbroker.config.declarations import clustering
 
     try:
         options = source.checked(file, text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp.events import Dead, Opened
 from mqbroker.amqp.redirect import RedirectPlace, redirect_of
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.wire.performatives import Open
 
 from tests.support import frames

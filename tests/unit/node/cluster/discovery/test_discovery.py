@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mqbroker.cluster.discovery.announcement import Announcement
 from mqbroker.cluster.discovery.datagram import derive_key, unseal
-from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram

@@ -15,10 +15,10 @@ from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
 from mqbroker.cluster.routing import router
-from mqbroker.config.options import BrokerFile, to_slices
-from mqbroker.config.routing import ConnectionRouterTable
+from mqbroker.config.declarations.options import BrokerFile, to_slices
+from mqbroker.config.declarations.routing import ConnectionRouterTable
+from mqbroker.config.declarations.table_slices import slice_of
 from mqbroker.config.slices import ConnectorOptions
-from mqbroker.config.slicing import slice_of
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address import routes
 from mqbroker.core.store.journal_export import Importer, rows_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp.redirect import RedirectPlace, redirect_of
-from mqbroker.config.load import parse
+from mqbroker.config.file.load import parse
 from mqbroker.wire.performatives import (
     Attach,
     Declare,

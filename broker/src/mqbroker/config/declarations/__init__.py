@@ -1,0 +1,1 @@
+"""Every option, declared once, and what is made of the declarations."""

@@ -1,0 +1,1 @@
+"""Checks of an inventory before a host is touched, and the file that the role writes from it."""
