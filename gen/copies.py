@@ -20,7 +20,7 @@ COPIES = {
     "cli/src/mqctl/remote/idle.py": f"{PLUGINS}/idle.py",
     "cli/src/mqctl/remote/operation.py": f"{PLUGINS}/operation.py",
     "cli/src/mqctl/remote/release_files.py": f"{PLUGINS}/release_files.py",
-    "cli/src/mqctl/multicast_matrix.py": f"{PLUGINS}/multicast_matrix.py",
+    "cli/src/mqctl/brokers/multicast_matrix.py": f"{PLUGINS}/multicast_matrix.py",
     f"{PLUGINS}/hosts.py": "broker/src/mqbroker/config/inventory/hosts.py",
 }
 

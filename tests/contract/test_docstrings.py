@@ -16,7 +16,11 @@ CHARACTERS_MIN = 25
 # `See World.`: a class may leave it to its module, and nothing else to another place alone.
 POINTER = re.compile(r"See (?!the module's docstring\b)[^ ]+( [^ ]+)?\.")
 # Of what another file is the source of: tables of options, and programs that the collection takes to hosts.
-GENERATED = ("broker/src/mqbroker/config/slices.py", "cli/src/mqctl/multicast_matrix.py", "cli/src/mqctl/remote/")
+GENERATED = (
+    "broker/src/mqbroker/config/slices.py",
+    "cli/src/mqctl/brokers/multicast_matrix.py",
+    "cli/src/mqctl/remote/",
+)
 # The fields of a command, whose help is the docstring of its `run`.
 FORM = "Options"
 SHORT = frozenset(

@@ -15,8 +15,8 @@ from mqbroker.config.file import completeness
 from mqbroker.config.inventory import release_variables
 from mqbroker.config.inventory.inventory import host_variables
 from mqbroker.config.inventory.tables import render_toml
-from mqctl.places import Given, HostPlace, digest, places_of
-from mqctl.plan import Seen, WantedHost, diff_host, skeleton
+from mqctl.plan.places import Given, HostPlace, digest, places_of
+from mqctl.plan.plan import Seen, WantedHost, diff_host, skeleton
 
 from tests.contract.test_role_template import CASES, by_role
 from tests.support.drifts import ALONE, DRIFTS, FILTERED

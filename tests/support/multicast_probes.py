@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, findings_of, groups_of
+from mqctl.brokers.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, findings_of, groups_of
 
 from tests.support.networks import NetworkHost
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from mqctl.cluster_plan import Plan, show_plan
 from mqctl.declare import InventoryOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
@@ -19,6 +18,7 @@ from mqctl.inventory import choose, load_all
 from mqctl.inventory_faults import doubts_in
 from mqctl.main import COMMANDS, execute, make_app, wanted
 from mqctl.output import Format, OutputShape
+from mqctl.rollout.cluster_plan import Plan, show_plan
 from mqctl.world import real_world
 from rich.console import Console
 

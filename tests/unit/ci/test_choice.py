@@ -24,7 +24,7 @@ FILES = {
     "tests/unit/node/test_posts.py": "import tests.support.posts as posts\n",
     "tests/support/nodes.py": "from mqbroker.core.queue.dispatch import (\n    Dispatch,\n)\n",
     "tests/support/posts.py": "from tests.support.nodes import Node\n",
-    "tests/unit/mqctl/test_plan.py": "from mqctl.plan import Plan\n",
+    "tests/unit/mqctl/test_plan.py": "from mqctl.plan.plan import Plan\n",
     "tests/unit/plugins/test_operation.py": "",
     "tests/unit/plugins/conftest.py": "from tests.support.posts import Post\n",
 }
@@ -61,7 +61,7 @@ def names(paths: list[str], files: dict[str, str] = FILES) -> set[str] | None:
         ("broker/src/mqbroker/core/paging/pages.py", {"test_dispatch.py", "test_ring.py", "test_creation.py"}),
         ("broker/src/mqbroker/node/broker/broker.py", {"test_turns.py", "test_posts.py"}),
         ("broker/src/mqbroker/base/look.py", {path.rpartition("/")[2] for path in FILES} - {"test_tidy.py"}),
-        ("cli/src/mqctl/plan.py", {"test_plan.py"}),
+        ("cli/src/mqctl/plan/plan.py", {"test_plan.py"}),
         ("roles/broker/tasks/main.yml", {"test_plan.py", "test_operation.py", "conftest.py"}),
         ("tests/support/posts.py", {"test_posts.py", "posts.py", "test_operation.py", "conftest.py"}),
         ("tests/support/nodes.py", {*OF_DISPATCH - OF_QUEUES, "nodes.py", "posts.py", "conftest.py"}),

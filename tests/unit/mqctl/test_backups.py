@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
-from mqctl.backups import BackupStream, carried, said
+from mqctl.brokers.backups import BackupStream, carried, said
 from mqctl.errors import CommandError
 from mqctl.ssh.local import LocalStream
 

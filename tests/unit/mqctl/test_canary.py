@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqctl import canary
+from mqctl.brokers import canary
 
 IDS = ("one", "two", "three")  # of which the first is asked
 

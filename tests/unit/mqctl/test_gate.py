@@ -16,7 +16,7 @@ from mqctl.gate.losses import UNASKED, Gossip, Standing, losses
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER, nodes_in
 from mqctl.output import data_console
-from mqctl.plan import Change
+from mqctl.plan.plan import Change
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqctl.cluster_plan import Plan
 from mqctl.commands.upgrade import said
-from mqctl.journal_formats import FormatsRead, read_by_all, read_of, told
-from mqctl.plan import Change
-from mqctl.releases import HostReleases
-from mqctl.rolling import is_release_changed
+from mqctl.plan.plan import Change
+from mqctl.rollout.cluster_plan import Plan
+from mqctl.rollout.journal_formats import FormatsRead, read_by_all, read_of, told
+from mqctl.rollout.releases import HostReleases
+from mqctl.rollout.rollout_run import is_release_changed
 
 BOTH, FIRST = FormatsRead((1, 2), (1, 2)), FormatsRead((1, 2), (1,))
 OLD = FormatsRead()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mqctl import journals
+from mqctl.brokers import journals
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
 from mqctl.output import data_console

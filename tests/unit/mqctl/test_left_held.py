@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqctl import operation, rolling
+from mqctl import operation
 from mqctl.bundle.manifest import read
 from mqctl.commands import drain, rollback, rollout, scale_down, scale_up, undrain, uninstall, upgrade
 from mqctl.errors import CommandError
@@ -20,6 +20,7 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.operation import OperationScope
 from mqctl.playbook.events import PlayProgress
 from mqctl.playbook.run import Play
+from mqctl.rollout import rollout_run
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -84,10 +85,10 @@ def ends_adding(world: World, bundle: str) -> int:
 def test_a_playbook_that_is_done_is_not_led_to_again(
     rack: World, bundle: str, monkeypatch: pytest.MonkeyPatch, act: Callable[[World, str], int]
 ) -> None:
-    for module in (rolling, rollback, scale_up):
+    for module in (rollout_run, rollback, scale_up):
         monkeypatch.setattr(module, "carry_out", lambda *_: Exit.DONE)
     monkeypatch.setattr(rollback, "verify", lambda *_: Exit.DONE)
-    monkeypatch.setattr(rolling.settled, "mark", lambda *_: None)
+    monkeypatch.setattr(rollout_run.settled_hosts, "mark", lambda *_: None)
     monkeypatch.setattr(uninstall, "run_play", lambda *_: PlayProgress())
     monkeypatch.setattr(scale_up, "is_added", lambda _, host: act is adds and host.name == "mq3")
     monkeypatch.setattr(scale_up, "_check_multicast", lambda *_: None)
@@ -159,10 +160,10 @@ def is_carried_out(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         noted.append((world.operation.note["what"] if world.operation else "", play.command))
         return Exit.DONE
 
-    for module in (rolling, rollback, scale_up):
+    for module in (rollout_run, rollback, scale_up):
         monkeypatch.setattr(module, "carry_out", carry_out)
     monkeypatch.setattr(rollback, "verify", lambda *_: Exit.DONE)
-    monkeypatch.setattr(rolling.settled, "mark", lambda *_: None)
+    monkeypatch.setattr(rollout_run.settled_hosts, "mark", lambda *_: None)
     monkeypatch.setattr(scale_up, "is_added", lambda *_: True)
     monkeypatch.setattr(scale_up, "_check_multicast", lambda *_: None)
     return noted

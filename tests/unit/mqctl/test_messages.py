@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as some
-from mqctl.messages import CHUNK_BYTES_MAX, CHUNK_COUNT_MAX, body_of, chunked, lines, numbered, to_wire
+from mqctl.brokers.messages import CHUNK_BYTES_MAX, CHUNK_COUNT_MAX, body_of, chunked, lines, numbered, to_wire
 
 
 def test_numbers_go_into_the_body() -> None:

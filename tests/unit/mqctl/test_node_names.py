@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from mqctl.brokers.node_names import node_id_of
 from mqctl.errors import UsageError
-from mqctl.node_names import node_id_of
 
 from tests.support.cluster_stage import node_id_of as id_of
 

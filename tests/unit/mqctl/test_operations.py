@@ -20,13 +20,13 @@ from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol
-from mqctl import verification
 from mqctl.admin import AdminClient
+from mqctl.brokers import verification
+from mqctl.brokers.journald import of_journal
 from mqctl.commands import events, queue_stat
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.journald import of_journal
 from mqctl.main import execute
 from mqctl.nodes import Node
 from mqctl.output import Format

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from mqbroker.config.inventory.inventory import host_variables
-from mqctl.left_over import left_overs
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, Given, HostPlace, Rules, differences, places_of, strangers
-from mqctl.plan import Account, PacketFilter, Seen, WantedHost, diff_host
+from mqctl.plan.leftovers import left_overs
+from mqctl.plan.places import FILTER_PLACE, FILTER_UNIT, Given, HostPlace, Rules, differences, places_of, strangers
+from mqctl.plan.plan import Account, PacketFilter, Seen, WantedHost, diff_host
 from mqctl.remote import observe as program
 
 FILE = HostPlace("file", "root", "mq", "0640", "aaaaaaaa-1")

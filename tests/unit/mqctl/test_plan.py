@@ -12,11 +12,10 @@ from mqbroker.base.errors import MqError
 from mqbroker.config import users as broker_users
 from mqbroker.io.files import identity as broker_identity
 from mqctl.bundle.manifest import Manifest
-from mqctl.desired import wanted_of
 from mqctl.inventory import Host
-from mqctl.left_over import left_overs
-from mqctl.places import HostPlace, digest
-from mqctl.plan import (
+from mqctl.plan.leftovers import left_overs
+from mqctl.plan.places import HostPlace, digest
+from mqctl.plan.plan import (
     Account,
     Change,
     Loaded,
@@ -28,6 +27,7 @@ from mqctl.plan import (
     diff_host,
     plan_hash,
 )
+from mqctl.plan.wanted_host import wanted_of
 from mqctl.remote import observe as program
 
 OPTIONS = """\

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from mqctl.plan import Account, Seen, WantedHost, diff_host
+from mqctl.plan.plan import Account, Seen, WantedHost, diff_host
 from mqctl.remote import release_files
 from mqctl.remote.observe import RELEASE_FILES, is_whole, link_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from mqctl.errors import CommandError
 from mqctl.inventory import Host
-from mqctl.plan import Loaded, Seen, SeenInstance
-from mqctl.releases import HostReleases, left_by, mixture, releases_of
+from mqctl.plan.plan import Loaded, Seen, SeenInstance
+from mqctl.rollout.releases import HostReleases, left_by, mixture, releases_of
 
 A, B, C = "1-a", "2-b", "3-c"
 

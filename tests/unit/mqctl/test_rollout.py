@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from mqctl.cluster_plan import Plan
 from mqctl.commands.scale_up import is_added
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host
-from mqctl.plan import Change
+from mqctl.plan.plan import Change
 from mqctl.playbook.rollout import batch_of, require_no_hand
+from mqctl.rollout.cluster_plan import Plan
 
 
 @pytest.mark.parametrize("text", ["", "1", "20", "300", "1%", "25%", "100%"])

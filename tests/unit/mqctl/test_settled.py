@@ -14,7 +14,7 @@ import pytest
 from mqctl.bundle.manifest import File, Manifest
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.remote import footprint
-from mqctl.settled import RolloutInputs, inputs_of, is_skippable, tree
+from mqctl.rollout.settled_hosts import RolloutInputs, inputs_of, is_skippable, tree
 
 FILES = (
     "etc/mq/default/broker.toml", "etc/mq/default/tls/server.key", "etc/systemd/system/mqbroker@.service",

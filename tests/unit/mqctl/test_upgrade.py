@@ -17,7 +17,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.operation import OperationScope
 from mqctl.remote import operation as noting
-from mqctl.rolling import keep_paused
+from mqctl.rollout.rollout_run import keep_paused
 from mqctl.world import World
 
 from tests.unit.mqctl.test_operation import (

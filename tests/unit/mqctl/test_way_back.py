@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mqctl import operation, way_back
+from mqctl import operation
 from mqctl.commands import rollback
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.operation import OperationScope
-from mqctl.plan import short_hash
+from mqctl.plan.plan import short_hash
+from mqctl.rollout import way_back
+from mqctl.rollout.way_back import changes_of
 from mqctl.ssh.shell import CommandResult
-from mqctl.way_back import changes_of
 from mqctl.world import World
 
 from tests.support.local_hosts import LocalHosts

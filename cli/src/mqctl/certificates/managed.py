@@ -18,14 +18,14 @@ from mqctl.certificates.issuing import (
 from mqctl.certificates.names import InstanceNames, nodes_of
 from mqctl.certificates.options import HostsOptions
 from mqctl.certificates.rows import COLUMNS, SCHEMA, rows_of
-from mqctl.desired import address_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster, variables_of
-from mqctl.observe import observe
 from mqctl.output import Rows, write
-from mqctl.plan import Seen
+from mqctl.plan.observation import observe
+from mqctl.plan.plan import Seen
+from mqctl.plan.wanted_host import address_of
 from mqctl.world import World
 
 

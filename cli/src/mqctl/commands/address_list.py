@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl.asking import AskOptions, ListOperation, show
+from mqctl.brokers.requests import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 

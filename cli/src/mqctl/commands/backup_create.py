@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from mqctl import backups
-from mqctl.asking import nodes_meant
-from mqctl.backups import BackupFolderOptions
+from mqctl.brokers import backups
+from mqctl.brokers.backups import BackupFolderOptions
+from mqctl.brokers.requests import nodes_meant
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
 from mqctl.output import Column, Rows

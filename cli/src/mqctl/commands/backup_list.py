@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl import backups
-from mqctl.backups import BackupFolderOptions
+from mqctl.brokers import backups
+from mqctl.brokers.backups import BackupFolderOptions
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows
 from mqctl.world import World

@@ -15,9 +15,10 @@ from typing import Annotated, Final
 
 import typer
 
-from mqctl import backups, confirm, operation
-from mqctl.asking import only, the_only_node
-from mqctl.backups import BackupFolderOptions, BackupStream, FolderArgument
+from mqctl import confirm, operation
+from mqctl.brokers import backups
+from mqctl.brokers.backups import BackupFolderOptions, BackupStream, FolderArgument
+from mqctl.brokers.requests import only, the_only_node
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mqctl import backups
-from mqctl.backups import BackupFolderOptions, FolderArgument
+from mqctl.brokers import backups
+from mqctl.brokers.backups import BackupFolderOptions, FolderArgument
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows
 from mqctl.world import World

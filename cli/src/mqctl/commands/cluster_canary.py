@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import canary
-from mqctl.asking import PLACE, AskOptions, nodes_meant
+from mqctl.brokers import canary
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows, write

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import complete, confirm
-from mqctl.asking import PLACE, AskOptions, act, nodes_meant
+from mqctl.brokers.node_names import called, names_of, node_id_of
+from mqctl.brokers.requests import PLACE, AskOptions, act, nodes_meant
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.node_names import called, names_of, node_id_of
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl.asking import PLACE, ActOptions, act, nodes_meant, the_node
+from mqctl.brokers.requests import PLACE, ActOptions, act, nodes_meant, the_node
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, ListOperation, show
+from mqctl.brokers.requests import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 

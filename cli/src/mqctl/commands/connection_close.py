@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mqctl import confirm
-from mqctl.asking import ActOptions, act, report, the_node
+from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.errors import UsageError
 from mqctl.output import Column, Rows
 from mqctl.world import World

@@ -14,7 +14,7 @@ import typer
 from mqbroker.base.text import one_line
 
 from mqctl.admin import AdminClient
-from mqctl.asking import PLACE, AskOptions, ListOperation, gather, nodes_meant, row_of
+from mqctl.brokers.requests import PLACE, AskOptions, ListOperation, gather, nodes_meant, row_of
 from mqctl.exits import Exit
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Format, Rows, write

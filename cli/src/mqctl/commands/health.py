@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import canary, inventory, node_state
-from mqctl.asking import AskOptions
+from mqctl import inventory
+from mqctl.brokers import canary, node_state
+from mqctl.brokers.requests import AskOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import journals
-from mqctl.asking import the_only_node
+from mqctl.brokers import journals
+from mqctl.brokers.requests import the_only_node
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import NodeCommandOptions

@@ -10,8 +10,8 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from mqctl import journals
-from mqctl.asking import ActOptions, report, the_node
+from mqctl.brokers import journals
+from mqctl.brokers.requests import ActOptions, report, the_node
 from mqctl.errors import CommandError, UsageError
 from mqctl.output import Column, Rows
 from mqctl.progress import counting

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mqctl import journals
-from mqctl.asking import PLACE, AskOptions
+from mqctl.brokers import journals
+from mqctl.brokers.requests import PLACE, AskOptions
 from mqctl.output import Column, Rows
 from mqctl.world import World
 

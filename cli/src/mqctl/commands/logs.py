@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from mqbroker.base.text import printable
 
-from mqctl import journald
-from mqctl.asking import PLACE, AskOptions, nodes_meant
+from mqctl.brokers import journald
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
 from mqctl.dev import log as dev_log
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit

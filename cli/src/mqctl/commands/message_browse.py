@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from mqctl.admin import AdminClient
-from mqctl.asking import ActOptions, the_node
+from mqctl.brokers.message_output import writer_of
+from mqctl.brokers.requests import ActOptions, the_node
 from mqctl.exits import Exit
-from mqctl.message_output import writer_of
 from mqctl.nodes import open_admin
 from mqctl.world import World
 

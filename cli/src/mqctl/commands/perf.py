@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import inventory
-from mqctl.asking import ActOptions, the_node
+from mqctl.brokers.requests import ActOptions, the_node
 from mqctl.dev import state
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit

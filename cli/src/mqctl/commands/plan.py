@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mqctl.bundle.choice import BundleOptions, bundle_of
-from mqctl.cluster_plan import make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
 from mqctl.output import counted
+from mqctl.rollout.cluster_plan import make_plan, show_plan
 from mqctl.world import World
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mqctl.brokers.multicast import Heard, draw, probe
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.certificates.issuing import folder_of
 from mqctl.declare import ReaderOptions
@@ -15,7 +16,6 @@ from mqctl.errors import Unreachable
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.multicast import Heard, draw, probe
 from mqctl.output import Column, Format, Rows, write
 from mqctl.playbook.events import HostProgress, PlayProgress
 from mqctl.playbook.run import Play, run_play, verdict

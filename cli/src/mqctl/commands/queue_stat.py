@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl.asking import PLACE, AskOptions, ListOperation, gather
+from mqctl.brokers.requests import PLACE, AskOptions, ListOperation, gather
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows, write
 from mqctl.world import World

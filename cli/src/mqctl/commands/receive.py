@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from mqctl.admin import AdminClient, AdminError
+from mqctl.brokers.message_output import writer_of
 from mqctl.declare import ReaderOptions
 from mqctl.exits import Exit
-from mqctl.message_output import writer_of
 from mqctl.nodes import NodeCommandOptions, choose, nodes_of, open_admin
 from mqctl.progress import counting
 from mqctl.world import World

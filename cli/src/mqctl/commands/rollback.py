@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import complete, confirm, operation, releases, way_back
+from mqctl import complete, confirm, operation
+from mqctl.brokers.verification import verify
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -20,10 +21,10 @@ from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import MARK, batch_of, untouched
 from mqctl.playbook.run import Play
-from mqctl.releases import HostReleases
 from mqctl.remote.operation import UNAWAITED
-from mqctl.rolling import require_goal
-from mqctl.verification import verify
+from mqctl.rollout import releases, way_back
+from mqctl.rollout.releases import HostReleases
+from mqctl.rollout.rollout_run import require_goal
 from mqctl.world import World
 
 COMMAND = "mqctl rollback"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl.rolling import Rolling, RollingOptions, roll_out
+from mqctl.rollout.rollout_run import Rolling, RollingOptions, roll_out
 from mqctl.world import World
 
 ROLLOUT = Rolling("mqctl rollout")

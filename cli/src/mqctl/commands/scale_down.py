@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm, node_state
+from mqctl import confirm
+from mqctl.brokers import node_state
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit

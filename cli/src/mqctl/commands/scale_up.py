@@ -10,19 +10,19 @@ from typing import Annotated, Final
 import typer
 
 from mqctl import confirm
+from mqctl.brokers.multicast import draw, probe
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.certificates.issuing import folder_of, make_missing
-from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.multicast import draw, probe
 from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, is_held_by, numbers, typed
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
+from mqctl.rollout.cluster_plan import Plan, make_plan, show_plan
 from mqctl.world import World
 
 COMMAND: Final = "mqctl scale-up"

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import messages
 from mqctl.admin import AdminClient, AdminError, AdminLost
+from mqctl.brokers import messages
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from mqctl.brokers.node_state import COLUMNS, look, row_of
 from mqctl.declare import ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.node_state import COLUMNS, look, row_of
 from mqctl.nodes import NodeCommandOptions, nodes_of
 from mqctl.output import Rows, write
 from mqctl.progress import counting

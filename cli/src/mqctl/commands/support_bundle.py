@@ -15,9 +15,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl import __version__, journald
+from mqctl import __version__
 from mqctl.admin import AdminClient
-from mqctl.asking import PLACE, AskOptions, nodes_meant
+from mqctl.brokers import journald
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
 from mqctl.dev import log as dev_log
 from mqctl.errors import CommandError
 from mqctl.exits import Exit

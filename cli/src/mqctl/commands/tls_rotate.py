@@ -17,7 +17,7 @@ from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.observe import observe
+from mqctl.plan.observation import observe
 from mqctl.world import World
 
 

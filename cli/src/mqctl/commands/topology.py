@@ -11,7 +11,7 @@ import typer
 from mqbroker.base.text import printable
 
 from mqctl import inventory
-from mqctl.asking import PLACE, AskOptions, nodes_meant
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each

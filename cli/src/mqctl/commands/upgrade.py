@@ -9,17 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm, journal_formats, operation, releases
+from mqctl import confirm, operation
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.journal_formats import FormatsRead
 from mqctl.nodes import nodes_in
 from mqctl.output import Rows, counted, write
-from mqctl.releases import HostReleases
 from mqctl.remote.operation import GIVEN_UP, PAUSE
-from mqctl.rolling import Rolling, RollingOptions, roll_out
+from mqctl.rollout import journal_formats, releases
+from mqctl.rollout.journal_formats import FormatsRead
+from mqctl.rollout.releases import HostReleases
+from mqctl.rollout.rollout_run import Rolling, RollingOptions, roll_out
 from mqctl.world import World
 
 UPGRADE = Rolling("mqctl upgrade", is_canary_first=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from mqctl.brokers.journald import LEVELS
 from mqctl.errors import CommandError
-from mqctl.journald import LEVELS
 
 TAIL_BYTES_MAX = 4 << 20
 LOOK_S = 0.2

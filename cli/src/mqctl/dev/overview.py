@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mqctl.brokers.node_state import look
 from mqctl.dev import process, state
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
-from mqctl.node_state import look
 from mqctl.nodes import Node
 from mqctl.output import Column, OutputShape, Rows, write
 from mqctl.world import World

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from mqctl import node_state
 from mqctl.admin import AdminClient, AdminError
+from mqctl.brokers import node_state
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.gate.losses import UNASKED, Gossip, Standing

@@ -17,7 +17,7 @@ from mqctl.gate.losses import losses
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import nodes_in
 from mqctl.output import counted
-from mqctl.plan import Change
+from mqctl.plan.plan import Change
 from mqctl.world import World
 
 Force = Annotated[

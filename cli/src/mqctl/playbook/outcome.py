@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mqctl.brokers.node_state import look, row_of
+from mqctl.brokers.verification import verify
 from mqctl.declare import ReaderOptions
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.node_state import look, row_of
 from mqctl.nodes import Node
 from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.playbook.events import PlayProgress
 from mqctl.playbook.run import Interrupted, Play, run_play, verdict
-from mqctl.verification import verify
 from mqctl.world import World
 
 COLUMNS = (

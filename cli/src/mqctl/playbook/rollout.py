@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from mqctl.certificates.folder import Folder
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host
-from mqctl.plan import BY_HAND, Change
+from mqctl.plan.plan import BY_HAND, Change
 from mqctl.playbook.run import Play
 from mqctl.world import World
 

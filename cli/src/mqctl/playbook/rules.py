@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from mqctl.places import Rules
+from mqctl.plan.places import Rules
 
 MEMBER = re.compile("member ([0-9a-f:.]+)")
 SOURCES = ("roles/firewall/defaults/main.yml", "playbooks/vars/roles.yml", "roles/firewall/vars/main.yml")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mqctl import journals, node_state
+from mqctl.brokers import journals, node_state
+from mqctl.brokers.verification import verify
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
@@ -20,7 +21,6 @@ from mqctl.output import counted
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.scaledown import archive, forgetting, receipt
 from mqctl.ssh import shell as remote
-from mqctl.verification import verify
 from mqctl.world import World
 
 STAMP: Final = "%Y%m%dT%H%M%SZ"

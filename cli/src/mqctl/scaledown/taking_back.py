@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mqctl import confirm, node_state
+from mqctl import confirm
 from mqctl.admin import AdminClient
+from mqctl.brokers import node_state
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.nodes import Node

@@ -9,7 +9,7 @@ from typing import Any
 
 from mqbroker.base.text import printable
 
-from mqctl import messages
+from mqctl.brokers import messages
 from mqctl.errors import UsageError
 from mqctl.output import Format, OutputShape, cell_text
 from mqctl.world import World

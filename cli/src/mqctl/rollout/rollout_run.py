@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm, journal_formats, settled
+from mqctl import confirm
+from mqctl.brokers.verification import verify
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import read
 from mqctl.certificates.folder import Folder
 from mqctl.certificates.issuing import folder_of, make_missing
-from mqctl.cluster_plan import Plan, make_plan, show_plan
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -41,7 +41,8 @@ from mqctl.output import OutputShape, Rows, write
 from mqctl.playbook.outcome import COLUMNS, carry_out
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
-from mqctl.verification import verify
+from mqctl.rollout import journal_formats, settled_hosts
+from mqctl.rollout.cluster_plan import Plan, make_plan, show_plan
 from mqctl.world import World
 
 
@@ -105,7 +106,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
     # Who goes on in the place of another has hosts to give back, also where nothing is left to do.
     is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full or options.resume)
-    if is_idle and settled.all_settled(world, hosts, inputs):
+    if is_idle and settled_hosts.all_settled(world, hosts, inputs):
         return leave_alone(world, options, cluster, hosts)
     play = rollout_play(folder, bundle, hosts, batch, is_canary_first=rolling.is_canary_first)
     play = replace(
@@ -123,7 +124,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         code = carry_out(world, options, cluster, hosts, play)
         if code is Exit.DONE:
             # Certificates that were made on the way went into it.
-            settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+            settled_hosts.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
             own.is_done = True
         keep_paused(world, own, code)
     return code_of(own, code)
@@ -178,9 +179,11 @@ def inputs_of(
         for host in hosts
         if (value := host.variables.get(name))
     ]
-    common = settled.tree(collection)
+    common = settled_hosts.tree(collection)
     return {
-        host.name: settled.inputs_of(cluster, host, settled.RolloutInputs(manifest, common, [*files, *provided]))
+        host.name: settled_hosts.inputs_of(
+            cluster, host, settled_hosts.RolloutInputs(manifest, common, [*files, *provided])
+        )
         for host in hosts
     }
 

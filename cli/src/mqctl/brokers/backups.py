@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl.asking import PLACE, AskOptions, nodes_meant
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
 from mqctl.dev.process import broker_program
 from mqctl.errors import CommandError
 from mqctl.exits import Exit

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mqctl.asking import LONG_WORK_S, AskOptions, nodes_meant
+from mqctl.brokers.requests import LONG_WORK_S, AskOptions, nodes_meant
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each

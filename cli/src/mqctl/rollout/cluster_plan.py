@@ -24,16 +24,16 @@ from mqctl.certificates.issuing import (
 )
 from mqctl.certificates.managed import managed
 from mqctl.certificates.names import nodes_of
-from mqctl.desired import address_of, unit_template, wanted_of
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster, variables_of
 from mqctl.inventory_faults import doubts_in, tell
-from mqctl.left_over import LeftOver, left_overs
-from mqctl.observe import observe
 from mqctl.output import Column, OutputShape, Rows, counted, write
-from mqctl.places import Given, Rules
-from mqctl.plan import Change, Seen, diff_host, plan_hash
+from mqctl.plan.leftovers import LeftOver, left_overs
+from mqctl.plan.observation import observe
+from mqctl.plan.places import Given, Rules
+from mqctl.plan.plan import Change, Seen, diff_host, plan_hash
+from mqctl.plan.wanted_host import address_of, unit_template, wanted_of
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.progress import counting
 from mqctl.world import World

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
 
-from mqctl.places import FILTER_PLACE, UNIT_FILE, strangers
-from mqctl.plan import Seen, WantedHost
+from mqctl.plan.places import FILTER_PLACE, UNIT_FILE, strangers
+from mqctl.plan.plan import Seen, WantedHost
 
 DATA = "/var/lib/mq/"
 OPTIONS = "/etc/mq/"

@@ -12,8 +12,8 @@ from typing import Any
 from mqctl.errors import CommandError, Unreachable
 from mqctl.inventory import Host
 from mqctl.nodes import shell
-from mqctl.places import HostPlace
-from mqctl.plan import Account, Loaded, PacketFilter, Seen, SeenInstance
+from mqctl.plan.places import HostPlace
+from mqctl.plan.plan import Account, Loaded, PacketFilter, Seen, SeenInstance
 from mqctl.ssh import shell as remote
 from mqctl.world import World
 

@@ -12,10 +12,18 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqctl.brokers.multicast_matrix import (
+    GroupMatrix,
+    MulticastFinding,
+    ProbeOrder,
+    drawn,
+    findings_of,
+    groups_of,
+    places_of,
+)
 from mqctl.errors import CommandError, Unreachable
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster, variables_of
-from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, drawn, findings_of, groups_of, places_of
 from mqctl.nodes import shell
 from mqctl.progress import counting
 from mqctl.remote_program import command_of

@@ -14,8 +14,8 @@ from mqbroker.config.users import user_name
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
 from mqctl.inventory import Host, variables_of
-from mqctl.places import Given, places_of
-from mqctl.plan import PlannedUser, Seen, WantedHost, WantedInstance
+from mqctl.plan.places import Given, places_of
+from mqctl.plan.plan import PlannedUser, Seen, WantedHost, WantedInstance
 
 NOTHING = Given()
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mqctl import canary
+from mqctl.brokers import canary
+from mqctl.brokers.node_state import look, row_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.node_state import look, row_of
 from mqctl.nodes import Node
 from mqctl.output import counted
 from mqctl.world import World

@@ -19,8 +19,8 @@ from mqbroker.config.file.load import parse
 from mqbroker.config.inventory.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, HostPlace, differences
-from mqctl.places import digest as digest_of
+from mqctl.plan.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, HostPlace, differences
+from mqctl.plan.places import digest as digest_of
 
 HASH_CHARACTERS = 16
 ACTIVE = {"active", "reloading", "activating"}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.inventory import Host
-from mqctl.observe import observe
 from mqctl.output import Column
-from mqctl.plan import Seen
+from mqctl.plan.observation import observe
+from mqctl.plan.plan import Seen
 from mqctl.world import World
 
 COLUMNS = (Column("host"), Column("release"), Column("running"), Column("state"), Column("goal"), Column("operation"))

@@ -13,12 +13,12 @@ from typing import Any
 from mqbroker.config.file.load import parse
 
 from mqctl import operation
-from mqctl.cluster_plan import COLUMNS
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.inventory import Host
 from mqctl.output import OutputShape, Rows, write
-from mqctl.plan import Change, option_changes, short_hash
+from mqctl.plan.plan import Change, option_changes, short_hash
+from mqctl.rollout.cluster_plan import COLUMNS
 from mqctl.world import World
 
 

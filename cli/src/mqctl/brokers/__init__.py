@@ -1,0 +1,1 @@
+"""What is asked of brokers and of what they have on their hosts, and how it is told."""

@@ -1,0 +1,1 @@
+"""What hosts are and what the inventory wants of them, and the difference."""
