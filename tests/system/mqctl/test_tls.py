@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqctl.commands import tls_show
+from mqctl.commands.setup import tls_show
 from mqctl.exits import Exit
 from mqctl.main import execute
 from mqctl.world import real_world

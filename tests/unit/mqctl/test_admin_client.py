@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mqbroker.io.requests import admin_socket
 from mqctl.admin import REQUEST_BYTES_MAX, AdminClient, AdminError, AdminLost, SocketStream
-from mqctl.commands.send import RequestWindow
+from mqctl.commands.messages.send import RequestWindow
 
 
 @pytest.fixture

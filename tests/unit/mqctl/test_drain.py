@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from mqctl import confirm, operation
-from mqctl.commands import drain as drain_command
-from mqctl.commands import scale_down
-from mqctl.commands import undrain as undrain_command
+from mqctl.commands.rollout import drain as drain_command
+from mqctl.commands.rollout import scale_down
+from mqctl.commands.rollout import undrain as undrain_command
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.remote import operation as noting

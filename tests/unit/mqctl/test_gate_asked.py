@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from mqctl.bundle.manifest import LOCK, MANIFEST, WHEELS, BundleTarget, describe
-from mqctl.commands import rollback, rollout, uninstall, upgrade
+from mqctl.commands.rollout import rollback, rollout, uninstall, upgrade
 from mqctl.errors import CommandError
 from mqctl.nodes import BROKER
 from mqctl.ssh.local import LocalStream

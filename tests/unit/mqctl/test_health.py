@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mqbroker.cluster.node_id_conflict import DEPOSED
-from mqctl.commands import health
+from mqctl.commands.look import health
 from mqctl.errors import Unreachable
 from mqctl.exits import Exit
 from mqctl.nodes import Node

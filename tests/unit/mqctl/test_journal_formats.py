@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqctl.commands.upgrade import said
+from mqctl.commands.rollout.upgrade import said
 from mqctl.plan.plan import Change
 from mqctl.rollout.cluster_plan import Plan
 from mqctl.rollout.journal_formats import FormatsRead, read_by_all, read_of, told

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mqctl import operation
 from mqctl.bundle.manifest import read
-from mqctl.commands import drain, rollback, rollout, scale_down, scale_up, undrain, uninstall, upgrade
+from mqctl.commands.rollout import drain, rollback, rollout, scale_down, scale_up, undrain, uninstall, upgrade
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster

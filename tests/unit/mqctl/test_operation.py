@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 from mqctl import operation
-from mqctl.commands import operation_release, operation_show
+from mqctl.commands.rollout import operation_release, operation_show
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster

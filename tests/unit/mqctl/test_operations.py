@@ -23,7 +23,8 @@ from mqbroker.wire.types import Symbol
 from mqctl.admin import AdminClient
 from mqctl.brokers import verification
 from mqctl.brokers.journald import of_journal
-from mqctl.commands import events, queue_stat
+from mqctl.commands.look import events
+from mqctl.commands.messages import queue_stat
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError
 from mqctl.exits import Exit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from mqctl.commands import perf
+from mqctl.commands.messages import perf
 from mqctl.nodes import Node
 from mqctl.remote import perf as program
 

@@ -18,7 +18,7 @@ from mqbroker.app.backup.transfer import copy
 from mqbroker.io.files import identity
 from mqbroker.io.files.data_lock import DataLock
 from mqctl import operation
-from mqctl.commands import backup_restore
+from mqctl.commands.repair import backup_restore
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqctl.commands.scale_up import is_added
+from mqctl.commands.rollout.scale_up import is_added
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host
 from mqctl.plan.plan import Change

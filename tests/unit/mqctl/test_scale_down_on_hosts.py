@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mqctl import operation
-from mqctl.commands import scale_down
+from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster

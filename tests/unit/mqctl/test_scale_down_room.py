@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqctl.commands import scale_down
+from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.plan import DrainPlan

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from mqctl.commands.support_bundle import _write
+from mqctl.commands.look.support_bundle import _write
 from mqctl.errors import CommandError
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from mqctl import operation
 from mqctl.bundle.manifest import MANIFEST, describe, parse_target
-from mqctl.commands import rollback, upgrade
-from mqctl.commands.upgrade import Options, UpgradeStep, require_held, state_of
+from mqctl.commands.rollout import rollback, upgrade
+from mqctl.commands.rollout.upgrade import Options, UpgradeStep, require_held, state_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster

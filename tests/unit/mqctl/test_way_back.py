@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mqctl import operation
-from mqctl.commands import rollback
+from mqctl.commands.rollout import rollback
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster

@@ -1,0 +1,1 @@
+"""Commands for addresses, queues and messages."""

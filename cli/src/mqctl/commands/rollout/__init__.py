@@ -1,0 +1,1 @@
+"""Commands that change hosts: rollouts, upgrades, hosts that come, rest and leave."""

@@ -1,0 +1,1 @@
+"""Commands with which a cluster begins: inventory, bundle, certificates, brokers on loopback."""
