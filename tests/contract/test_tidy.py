@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 500
 EXEMPT_LINES_MAX = 700  # also of a module whose cap would turn methods inside out
 PARAMETERS_MAX = 5
+FOLDER_MODULES_MAX = 25  # of the broker and of mqctl, without __init__.py
 BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "common", "misc")
 
 # path, or path::function: why it may be over its bound
@@ -109,6 +111,22 @@ def test_sizes_and_exemptions_that_are_needed_and_have_reasons(trees: dict[Path,
     assert [
         name for name in OVER if len((ROOT / name.split("::")[0]).read_text().splitlines()) > EXEMPT_LINES_MAX
     ] == []
+
+
+def crowded(files: list[Path]) -> dict[str, int]:
+    """Folders that hold more modules than a reader takes in, and how many."""
+    held = Counter(str(file.parent.relative_to(ROOT)) for file in files if file.name != "__init__.py")
+    return {folder: count for folder, count in held.items() if count > FOLDER_MODULES_MAX}
+
+
+def test_no_folder_holds_more_modules_than_a_reader_takes_in() -> None:
+    products = [
+        file for file in FILES if file.is_relative_to(ROOT / "broker/src") or file.is_relative_to(ROOT / "cli/src")
+    ]
+    assert len(products) > 500
+    assert crowded(products) == {}
+    added = [*products, *(ROOT / "broker/src/mqbroker/wire" / f"{number}.py" for number in range(FOLDER_MODULES_MAX))]
+    assert list(crowded(added)) == ["broker/src/mqbroker/wire"]
 
 
 def test_modules_are_named_after_what_they_hold() -> None:
