@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from mqbroker.base.notice import Level
 from mqbroker.core.address.address_records import told_of
 from mqbroker.core.cluster.id_digest import IdDigest
 from mqbroker.node.cluster.forwarding.forwarding_terms import ARRIVED, address_wanted, makes_queues
@@ -17,7 +18,7 @@ from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, filled, pair, read_at
 from tests.unit.node.cluster.departure.test_next_heir import Heirs
-from tests.unit.node.test_scale_down import begin, moved
+from tests.unit.node.test_scale_down import begin, moved, scheduled
 from tests.unit.node.test_scale_down_at_stop import cluster_of, stop
 
 
@@ -75,6 +76,10 @@ PAUSES = ("drain-paused", "drain-unpaused")
 
 def told_of_pauses(node: ClusterNode) -> list[tuple[str, str]]:
     return [(event, fields["queue"]) for event in PAUSES for fields in node.events(event)]
+
+
+def levels_of_pauses(node: ClusterNode) -> list[tuple[str, Level]]:
+    return [(one.event, one.level) for one in node.notices if one.event in PAUSES]
 
 
 @pytest.mark.parametrize("persist", [True, False])
@@ -153,14 +158,103 @@ def test_what_an_earlier_release_takes_is_told_of_as_unknown() -> None:
     assert (row["paused"], row["paused_there"], told_of_pauses(a)) == (True, None, [])
 
 
-def test_what_is_not_paused_says_nothing_of_it() -> None:
+def test_what_is_served_and_comes_where_it_is_paused_is_told() -> None:
     cluster, a, b = pair()
     b.admin("queue-create", name="orders", paused=True)
     filled(a, 10, cluster)
     begin(a, cluster)
     (row,) = moved(a, cluster)["queues"]
     assert (row["paused"], row["paused_there"]) == (False, True)
+    assert levels_of_pauses(a) == [("drain-paused", Level.WARNING)]
+
+
+def test_what_is_served_at_both_says_nothing_of_it() -> None:
+    cluster, a, b = pair()
+    b.admin("queue-create", name="orders")
+    filled(a, 10, cluster)
+    begin(a, cluster)
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (False, False)
     assert told_of_pauses(a) == []
+
+
+def test_of_two_that_leave_the_one_that_served_tells_that_the_other_has_its_queue_paused_there() -> None:
+    of = Heirs(bound_ms=-1)
+    filled(of.a, 10, of.cluster)
+    of.a.admin("address-pause", name="orders")
+    begin(of.a, of.cluster)
+    moved(of.a, of.cluster)
+    filled(of.c, 5, of.cluster)
+    begin(of.c, of.cluster)
+    (row,) = moved(of.c, of.cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (False, True)
+    assert (levels_of_pauses(of.a), levels_of_pauses(of.c)) == (
+        [("drain-paused", Level.INFO)], [("drain-paused", Level.WARNING)],
+    )  # fmt: skip
+
+
+def test_a_pause_that_ends_with_the_process_is_told_after_it_too() -> None:
+    cluster, a, b = pair()
+    filled(a, 10, cluster)
+    a.admin("address-pause", name="orders", persist=False)
+    begin(a, cluster)
+    moved(a, cluster)
+    a.crash()
+    a.start()
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (False, True)
+    assert levels_of_pauses(a)[-1] == ("drain-paused", Level.WARNING)
+    assert b.broker.store.queues["orders"].message_count == 10
+
+
+@pytest.mark.parametrize("pause", ["queue-pause", "address-pause"])
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_what_was_resumed_there_and_read_is_served_there_after_the_link_has_come_again(who: str, pause: str) -> None:
+    cluster, a, b = pair()
+    filled(a, 10, cluster)
+    a.admin(pause, name="orders")
+    begin(a, cluster)
+    moved(a, cluster)
+    b.admin("queue-resume", name="orders")
+    reader = read_at(b, cluster)
+    assert reader.bodies == bodies(10)
+    for number in range(10):
+        reader.settle(number)
+    reader.talker.connection.close()
+    cluster.wait(60_000)
+    assert "orders" not in b.broker.store.queues, "who made it by using it has it go by itself"
+    node = cluster.nodes[who]
+    node.crash()
+    node.start()
+    moved(a, cluster)
+    cluster.wait(5_000)
+    filled(b, 3, cluster)
+    assert read_at(b, cluster).bodies == bodies(3)
+
+
+@pytest.mark.parametrize("pause", ["queue-pause", "address-pause"])
+def test_where_nothing_is_to_come_no_queue_is_made_paused_and_that_is_told(pause: str) -> None:
+    cluster, a, b = pair()
+    a.admin("queue-create", name="orders")
+    a.admin(pause, name="orders")
+    begin(a, cluster)
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["paused"], row["paused_there"]) == (True, False)
+    assert told_of_pauses(a) == [("drain-unpaused", "orders")]
+    filled(b, 3, cluster)
+    assert read_at(b, cluster).bodies == bodies(3)
+
+
+def test_the_pause_goes_along_where_all_that_is_to_come_waits_for_its_time() -> None:
+    cluster, a, b = pair()
+    scheduled(Producer(a), 60_000)
+    cluster.run()
+    a.admin("queue-pause", name="orders")
+    begin(a, cluster)
+    (row,) = moved(a, cluster)["queues"]
+    assert (row["moved"], row["paused_there"]) == (1, True)
+    cluster.wait(61_000)
+    assert (b.broker.store.queues["orders"].message_count, read_at(b, cluster).bodies) == (1, [])
 
 
 def test_who_pauses_it_there_before_has_it_paused() -> None:

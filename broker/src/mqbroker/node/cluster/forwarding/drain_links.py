@@ -32,19 +32,22 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
 
 def _kind_there(queue: Queue) -> QueueKind:
     """What it is where the other node makes it. What is not handed out here, for the sake of its address too, is not
-    there either. What waits apart ends as well: a node that is cordoned or leaves itself lets in what it may have."""
+    there either, as long as some of it is still to come: a queue that is made once all has gone, as the one before was
+    resumed there and emptied, is for what clients send there. What waits apart ends as well: a node that is cordoned or
+    leaves itself lets in what it may have."""
     of = queue if queue.part_of is None else queue.part_of
     if not queue.kind.is_draining:
         return queue.kind
-    return replace(queue.kind, paused=of.is_paused, drain_ends=queue.kind.drain_ends or queue.part_of is not None)
+    is_paused = of.is_paused and queue.message_count > 0
+    return replace(queue.kind, paused=is_paused, drain_ends=queue.kind.drain_ends or queue.part_of is not None)
 
 
 def pause_told(remotes: Remotes, queue: Queue, answer: Attach) -> bool | None:
-    """Of a queue that is paused here: whether it is there, where the other node says so for the first time; else
-    None."""
+    """Of a queue that is paused here or there: whether it is there, where the other node says so for the first time;
+    else None."""
     is_paused = paused_in(answer)
     is_news = is_paused is not None and remotes.drains.heard_pause(queue, is_paused=is_paused)
-    return is_paused if is_news and queue.is_paused else None
+    return is_paused if is_news and (is_paused or queue.is_paused) else None
 
 
 def heard(remotes: Remotes, queue: Queue, answer: Attach) -> bool:

@@ -104,10 +104,11 @@ class Forwards:
 
     def _tell_of_pause(self, queue: Queue, answer: Attach) -> None:
         """What is paused here may be handed out there, where there was a queue; else whoever ends the pause has to do
-        so there."""
+        so there. What is served here may stand there."""
         is_paused = pause_told(self.broker.store.remotes, queue, answer)
         if is_paused is not None:
-            level, event = (Level.INFO, "drain-paused") if is_paused else (Level.WARNING, "drain-unpaused")
+            level = Level.INFO if is_paused and queue.is_paused else Level.WARNING
+            event = "drain-paused" if is_paused else "drain-unpaused"
             self.broker.notice(level, event, queue=queue.kind.name, node_id=self.bridge.node_id)
 
     def _join(self, consumer: ForwardConsumer) -> None:
