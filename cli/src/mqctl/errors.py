@@ -29,3 +29,7 @@ class Unreachable(CommandError):
         super().__init__(f"{host}: {why}", attempt)
         self.host = host
         self.why = why
+
+
+class LoginRefused(Unreachable):
+    """A host answered and did not let us in, or showed a key that is not to be trusted."""

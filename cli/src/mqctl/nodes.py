@@ -77,12 +77,12 @@ def choose(nodes: Sequence[Node], name: str) -> Node:
 
 
 def shell(world: World, access: Access) -> Shell:
-    """A shell on a host, kept for the length of the command."""
+    """A shell on a host: the one that was opened before, as long as its connection stands."""
     if world.connector is None:
         # Brokers of this machine need none of what this imports.
         from mqctl.ssh.pool import SshConnector
 
-        world.connector = SshConnector()
+        world.connector = SshConnector(world.monotonic_s)
     return world.connector.shell(access)
 
 

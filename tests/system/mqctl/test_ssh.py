@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -303,12 +304,107 @@ def test_twenty_hosts_of_which_some_are_silent_or_gone(server: SshServer, connec
 
 def test_a_host_that_was_away_is_logged_in_to_again(server: SshServer, connector: SshConnector) -> None:
     """A drain is followed for hours, and its host may be booted meanwhile."""
-    before = reach(connector, server.variables())
-    server.hang_up()
-    wait_until(lambda: "the connection is gone" in _why_not(before), "it is known that the connection broke")
+    hang_up(server, reach(connector, server.variables()))
     assert run(reach(connector, server.variables()), ["echo", "again"]).out == b"again\n"
     assert reach(connector, server.variables()) is connector.shell(access_of("mq1", server.variables(), {}))
     assert server.logins == 2
+
+
+@pytest.mark.parametrize(("is_deaf", "complaint", "dials"), [(False, "lets nobody in", 6), (True, "mq1: ", 24)])
+def test_a_host_that_lets_nobody_in_has_its_rest(
+    server: SshServer, complaint: str, dials: int, *, is_deaf: bool
+) -> None:
+    """Who follows it looks each half of a second, for two minutes of which none passes here."""
+    now_s = 0.0
+    connector = SshConnector(lambda: now_s)
+    with Relay(server) as relay:
+        variables = server.variables(ansible_port=relay.port)
+        access = access_of("mq1", variables, {})
+        before = reach(connector, variables)
+        (server.folder / "authorized_keys").write_text("")
+        relay.is_deaf = is_deaf
+        hang_up(server, before)
+        for look in range(240):
+            now_s = look / 2
+            with pytest.raises(Unreachable, match=complaint):
+                connector.shell(access)
+        assert relay.accepted == 1 + dials
+        (server.folder / "authorized_keys").write_text(server.client_key.with_suffix(".pub").read_text())
+        relay.is_deaf = False
+        now_s += 30
+        assert run(reach(connector, variables), ["echo", "again"]).out == b"again\n"
+    connector.close()
+
+
+def test_a_host_that_never_let_us_in_is_asked_at_once(server: SshServer, connector: SshConnector) -> None:
+    """Somebody mends its key meanwhile."""
+    (server.folder / "authorized_keys").write_text("")
+    with pytest.raises(Unreachable, match="lets nobody in"):
+        reach(connector, server.variables())
+    (server.folder / "authorized_keys").write_text(server.client_key.with_suffix(".pub").read_text())
+    assert run(reach(connector, server.variables()), ["echo", "in"]).out == b"in\n"
+
+
+class Relay:
+    """Passes on what comes on a port of its own, to the server and back. It ends with the test."""
+
+    def __init__(self, server: SshServer) -> None:
+        self.accepted = 0
+        self.is_deaf = False  # whoever comes is sent away
+        self._server_port = server.port
+        self._held = self._gate = threading.Event()
+        self._gate.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        with server.known_hosts.open("a") as file:
+            file.write(f"[127.0.0.1]:{self.port} {server.host_key.with_suffix('.pub').read_text()}")
+
+    def __enter__(self) -> Relay:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def hold(self) -> None:
+        """Pass on no more of connections that are there, which stay. Later ones are served."""
+        self._gate.clear()
+        self._held, self._gate = self._gate, threading.Event()
+        self._gate.set()
+
+    def let_go(self) -> None:
+        """Pass on what was held."""
+        self._held.set()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here, _ = self._listener.accept()
+                self.accepted += 1
+                if self.is_deaf:
+                    here.close()
+                    continue
+                there = socket.create_connection(("127.0.0.1", self._server_port))
+                for ends in ((here, there), (there, here)):
+                    threading.Thread(target=self._copy, args=(*ends, self._gate), daemon=True).start()
+
+    @staticmethod
+    def _copy(one: socket.socket, other: socket.socket, gate: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                while data := one.recv(65536):
+                    gate.wait()
+                    other.sendall(data)
+            finally:
+                other.shutdown(socket.SHUT_WR)
+
+
+def hang_up(server: SshServer, shell: Shell) -> None:
+    """The server ends the connection of a shell, which notices that."""
+    server.hang_up()
+    wait_until(lambda: "the connection is gone" in _why_not(shell), "it is known that the connection broke")
 
 
 def _why_not(shell: Shell) -> str:
@@ -322,34 +418,12 @@ def _why_not(shell: Shell) -> str:
 @pytest.mark.one_day_in_three(2)
 def test_a_host_that_falls_silent_in_the_middle(server: SshServer, connector: SshConnector) -> None:
     """A relay between us and the server stops passing bytes on: the wait ends all the same."""
-    relay = socket.socket()
-    relay.bind(("127.0.0.1", 0))
-    relay.listen(1)
-    is_cut = threading.Event()
-    threading.Thread(target=_relay, args=(relay, server.port, is_cut), daemon=True).start()
-    port = relay.getsockname()[1]
-    server.known_hosts.write_text(f"[127.0.0.1]:{port} {server.host_key.with_suffix('.pub').read_text()}")
-    shell = reach(connector, server.variables(ansible_port=port, ansible_ssh_timeout=20))
-    assert run(shell, ["echo", "x"]).out == b"x\n"
-    is_cut.set()
-    with pytest.raises(Unreachable):
-        run(shell, ["echo", "y"], timeout_s=1)
-    relay.close()
-
-
-def _relay(listener: socket.socket, port: int, is_cut: threading.Event) -> None:
-    here, _ = listener.accept()
-    there = socket.create_connection(("127.0.0.1", port))
-
-    def copy(one: socket.socket, other: socket.socket) -> None:
-        while data := one.recv(65536):
-            if is_cut.is_set():
-                is_cut.wait(30)
-                return
-            other.sendall(data)
-
-    threading.Thread(target=copy, args=(there, here), daemon=True).start()
-    copy(here, there)
+    with Relay(server) as relay:
+        shell = reach(connector, server.variables(ansible_port=relay.port, ansible_ssh_timeout=20))
+        assert run(shell, ["echo", "x"]).out == b"x\n"
+        relay.hold()
+        with pytest.raises(Unreachable):
+            run(shell, ["echo", "y"], timeout_s=1)
 
 
 def test_ctrl_c_does_not_wait_for_silent_hosts(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import paramiko
 
-from mqctl.errors import Unreachable, UsageError
+from mqctl.errors import LoginRefused, Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
 from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
@@ -154,15 +154,15 @@ class SshConnection:
         hop, name = self.hop, self.access.name
         attempt = f"ansible -m ping -i INVENTORY {name}"
         if isinstance(fault, HostKeyRefused):
-            return Unreachable(name, str(fault), "ssh to it once and compare the fingerprint")
+            return LoginRefused(name, str(fault), "ssh to it once and compare the fingerprint")
         if isinstance(fault, paramiko.BadHostKeyException):
-            return Unreachable(
+            return LoginRefused(
                 name,
                 f"the host key of {hop} has changed to {fault.key.fingerprint}",
                 f"if that is right: ssh-keygen -R '{hop.known_hosts_name}'",
             )
         if isinstance(fault, paramiko.AuthenticationException):
-            return Unreachable(name, f"{hop} lets nobody in: {login_report(fault, strategy)}", attempt)
+            return LoginRefused(name, f"{hop} lets nobody in: {login_report(fault, strategy)}", attempt)
         return Unreachable(name, f"{hop}: {describe(fault)}", attempt)
 
 

@@ -2,6 +2,7 @@
 
 Invariant: a jump host is connected to once, however many hosts lie behind it (its sshd refuses many logins at a time).
 A connection that broke is no way to its host any more: who asks for it again has another one, if the host is there.
+A host that is not is dialled again after a rest only (rests.py): who asks meanwhile hears what the last attempt met.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import logging
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from mqctl.errors import Unreachable, UsageError
 from mqctl.ssh.client import SshConnection, SshShell
 from mqctl.ssh.local import LocalShell
+from mqctl.ssh.rests import Rest
 from mqctl.ssh.settings import Hop, hop_of, jump_arguments, parse
 from mqctl.ssh.shell import Shell
 from mqctl.ssh.variables import Access
@@ -41,24 +44,39 @@ def effective_settings(access: Access, arguments: Sequence[str]) -> Hop:
 class SshConnector:
     """Opens shells over SSH, one connection for each host and each jump host."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         # paramiko logs tracebacks of what reaches us as an exception anyway.
         logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
+        self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._locks: dict[tuple[str, ...], threading.Lock] = {}
         self._shells: dict[str, SshShell | LocalShell] = {}
+        self._rests: dict[str, Rest] = {}
         self._jumps: dict[tuple[str, ...], SshConnection] = {}
 
     def shell(self, access: Access) -> Shell:
         """The shell of a host, opened where there is none yet (world.py:ShellConnector)."""
         with self._lock_of(("host", access.name)):
             kept = self._shells.get(access.name)
-            if kept is not None and not kept.is_alive:
-                kept.close()  # a ProxyCommand may still run
-                kept = None
             if kept is None:
                 kept = self._shells[access.name] = self._open(access)
+            elif not kept.is_alive:
+                kept.close()  # a ProxyCommand may still run
+                kept = self._shells[access.name] = self._open_again(access)
             return kept
+
+    def _open_again(self, access: Access) -> SshShell | LocalShell:
+        """Of a host that had a shell before. Who asks for the first time looks once or twice, and by hand."""
+        rest = self._rests.get(access.name)
+        if rest is not None:
+            rest.check(self._monotonic_s())
+        try:
+            fresh = self._open(access)
+        except Unreachable as fault:
+            self._rests[access.name] = Rest.after(fault, rest, self._monotonic_s())
+            raise
+        self._rests.pop(access.name, None)
+        return fresh
 
     def _open(self, access: Access) -> SshShell | LocalShell:
         if access.is_local:
