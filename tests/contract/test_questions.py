@@ -43,8 +43,9 @@ def changing_questions(source: str) -> dict[str, list[str]]:
     classes = [methods_of(node) for node in nodes if isinstance(node, ast.ClassDef)]
     methods = {id(each): of for of in classes for each in of.values()}
     asked = [node for node in nodes if isinstance(node, ast.FunctionDef) and is_question(node.name)]
-    changed = {each.name: list(changes_behind(each, methods.get(id(each), {}))) for each in asked}
-    return {name: what for name, what in changed.items() if what}
+    # In pairs: one that changes nothing must not hide one of the same name.
+    changed = ((each.name, list(changes_behind(each, methods.get(id(each), {})))) for each in asked)
+    return {name: what for name, what in changed if what}
 
 
 def is_question(name: str) -> bool:
@@ -53,7 +54,13 @@ def is_question(name: str) -> bool:
 
 
 def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    return {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+    """By their names; of a property what reads it, not what sets it."""
+    functions = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+    return {each.name: each for each in functions if not any(is_setter(one) for one in each.decorator_list)}
+
+
+def is_setter(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter")
 
 
 def changes_behind(function: ast.FunctionDef, methods: dict[str, ast.FunctionDef]) -> Iterator[str]:
@@ -105,3 +112,16 @@ def test_a_change_behind_a_method_of_the_same_object_is_found(name: str) -> None
 def test_those_that_ask_each_other_in_a_circle_are_looked_at_once() -> None:
     one, two = (f"    def is_{a}(self):\n        return self.is_{b}()\n" for a, b in (("one", "two"), ("two", "one")))
     assert not changing_questions(f"class A:\n{one}{two}")
+
+
+def test_one_whose_name_another_class_has_too_is_found() -> None:
+    one, other = (f"class {name}:\n    def is_new(self):\n        {line}\n" for name, line in
+                  (("A", "self.count += 1"), ("B", "return True")))  # fmt: skip
+    assert changing_questions(one + other)
+    assert changing_questions(other + one)
+
+
+def test_a_change_behind_a_property_that_may_be_set_is_found() -> None:
+    way = "    @property\n    def one(self):\n        self.count += 1\n"
+    setter = "    @one.setter\n    def one(self, value):\n        pass\n"
+    assert changing_questions(f"class A:\n    def is_new(self):\n        return self.one\n{way}{setter}")
