@@ -81,7 +81,7 @@ def flag_of(row: dict[str, Any], key: str) -> bool:
 def connectors_of(
     row: dict[str, Any], maximum: int, minimum: int = 1, key: str = "connectors"
 ) -> tuple[Connector, ...]:
-    """The list of connectors under a key, so many at most; else MalformedField."""
+    """The list of connectors under a key, `minimum` to `maximum` of them; else MalformedField."""
     rows = row.get(key)
     if not isinstance(rows, list) or not minimum <= len(rows) <= maximum:
         raise MalformedField(f"{key} must be a list of {minimum} to {maximum}")

@@ -56,9 +56,9 @@ def require(builder: Builder, target: BundleTarget) -> None:
     if builder.machine != target.machine:
         raise CommandError(f"--native compiles for {builder.machine} here, not for {target.machine}", ATTEMPT)
     if not 0 < builder.glibc_minor <= target.glibc_minor:
-        lacks = f"has glibc 2.{builder.glibc_minor}" if builder.glibc_minor else "has no glibc"
+        glibc = f"has glibc 2.{builder.glibc_minor}" if builder.glibc_minor else "has no glibc"
         raise CommandError(
-            f"--native would need the glibc of this machine, which {lacks}; the hosts have 2.{target.glibc_minor}",
+            f"--native would need the glibc of this machine, which {glibc}; the hosts have 2.{target.glibc_minor}",
             f"{ATTEMPT} --native on a machine like the hosts",
         )
     if not builder.has_compiler:

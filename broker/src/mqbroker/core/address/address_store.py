@@ -156,7 +156,7 @@ class AddressStore(ABC):
 
     @abstractmethod
     def watch(self, queue: Queue) -> None:
-        """Have a queue looked at when the next message in it expires or comes due."""
+        """Have a queue looked at when the next time that matters to it has come (`Queue.due_ms`)."""
 
     @abstractmethod
     def look_at_end(self, queue: Queue) -> None:

@@ -39,7 +39,7 @@ class Overdue:
         return bool(self._queues)
 
     def add(self, queue: Queue) -> None:
-        """A message in the queue has expired or come due: it is looked at in one of the next steps."""
+        """Something in the queue is due, or it holds too much: it is looked at in one of the next steps."""
         LOOK.has_touched = True
         self._queues[queue] = None
 

@@ -616,7 +616,7 @@ class Store(PagingStore):
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def watch(self, queue: Queue) -> None:
-        """Have a queue looked at when the next message in it expires or comes due."""
+        """Have a queue looked at when the next time that matters to it has come (`Queue.due_ms`)."""
         due_ms = queue.due_ms
         LOOK.has_touched = True
         if due_ms:

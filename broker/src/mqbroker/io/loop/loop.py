@@ -33,7 +33,7 @@ GATHERED_BYTES_MAX: Final = 1 << 20
 # And while the journal is written, which the last so many steps tell: more would be one group for the disk and one
 # answer, and client, loop and disk would wait for each other in turn. Of pieces each has one under way.
 GATHERED_DURABLE_BYTES_MAX: Final = 128 << 10
-# And of a connection that was not read for a while, as it sends more than is taken in: what the kernel has of it by now
+# And of a connection that was paused, so that nobody read it for a while: what the kernel has of it by now
 # may be megabytes, which take a millisecond to be read, and all but a part of them would only wait here.
 GATHERED_BEHIND_BYTES_MAX: Final = 128 << 10
 DURABLE_STEPS: Final = 16
@@ -117,7 +117,7 @@ class NodeLoop:
             self._schedule()
 
     def post_received(self, conn: int, data: bytes, is_behind: bool = False) -> None:
-        """What a connection sent; `is_behind`: it was not read before, because it sends more than is taken in."""
+        """What a connection sent; `is_behind`: it was paused before, so that nobody read it for a while."""
         size_bytes = len(data)
         if conn == self._lone_conn and not self._inputs and not self._is_scheduled:
             self._lone_reads += 1
