@@ -55,13 +55,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 # A program that does something else at one place.
 DIFFERS = "sys.exit(main(words))"
 END_OF_DISK = """
-from mqbroker.io import placing
-replace = placing.replace
+from mqbroker.io.files import durable_files
+replace = durable_files.replace
 def full(file, content):
     if file.name == {name!r}:
         raise OSError(28, "No space left on device", str(file))
     replace(file, content)
-placing.replace = full
+durable_files.replace = full
 sys.exit(main(words))
 """
 DAMAGED = """
