@@ -64,6 +64,17 @@ def test_a_peer_that_asks_for_it_hears_from_us() -> None:
     assert 10 <= len(beats) // 8 <= 25, "at least once in its time, not much more than twice"
 
 
+def test_who_is_answered_in_time_gets_no_empty_frames() -> None:
+    stage = Stage(options_with({"idle_timeout_ms": 60_000}))
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(idle_time_out=1000) + frames.begun())
+    for _ in range(10):
+        before = len(stage.sent[conn])
+        stage.wait(300)
+        assert bytes(stage.sent[conn][before:]) == b""
+        assert stage.talk(conn, frames.flow(None, 0, echo=True))
+
+
 @pytest.mark.parametrize(("idle_time_out", "may_stay"), [(1, False), (49, False), (50, True), (0, True)])
 def test_who_wants_to_hear_from_us_all_the_time_is_refused(idle_time_out: int, may_stay: bool) -> None:
     stage = Stage()
