@@ -238,6 +238,59 @@ def test_a_jump_host_is_connected_to_once_for_all_hosts_behind_it(
         jump.close()
 
 
+def test_a_jump_host_that_was_away_leaves_no_proxy_command_behind(
+    server: SshServer, tmp_path: Path, connector: SshConnector
+) -> None:
+    jump = SshServer(tmp_path / "jump")
+    try:
+        proxy, config = tmp_path / "proxy.py", server.folder / "config"
+        proxy.write_text(PROXY)
+        config.write_text(
+            f"Host jump\n  HostName 127.0.0.1\n  Port {jump.port}\n  User {jump.user}\n"
+            f"  ProxyCommand {sys.executable} {proxy} {jump.port} {tmp_path / 'pids'}\n"
+            f"  IdentityFile {jump.client_key}\n  UserKnownHostsFile {jump.known_hosts}\n"
+        )
+        args = f"-F {config} -o ProxyJump=jump -o UserKnownHostsFile={server.known_hosts}"
+        variables = server.variables(ansible_ssh_common_args=args)
+        hang_up(jump, reach(connector, variables))
+        wait_until(
+            lambda: _is_reached(connector, variables), "it is known that the jump host's connection broke as well"
+        )
+        first, second = (tmp_path / "pids").read_text().split()
+        assert not Path("/proc", first).exists()
+        assert Path("/proc", second).exists()
+    finally:
+        jump.close()
+
+
+def _is_reached(connector: SshConnector, variables: dict[str, object]) -> bool:
+    try:
+        reach(connector, variables)
+    except Unreachable:
+        return False
+    return True
+
+
+# Does not end by itself when its connection does.
+PROXY = """
+import os, socket, sys, threading
+def copy(one, other):
+    while data := os.read(one, 65536):
+        os.write(other, data)
+there = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+with open(sys.argv[2], "a") as file:
+    file.write(f"{os.getpid()}\\n")
+threading.Thread(target=copy, args=(0, there.fileno()), daemon=True).start()
+try:
+    copy(there.fileno(), 1)
+except OSError:
+    pass
+os.close(1)
+os.close(0)
+threading.Event().wait()
+"""
+
+
 def test_a_proxy_command(server: SshServer, tmp_path: Path, connector: SshConnector) -> None:
     jump = SshServer(tmp_path / "jump")
     try:
@@ -336,6 +389,49 @@ def test_a_host_that_lets_nobody_in_has_its_rest(
     connector.close()
 
 
+def test_the_password_of_sudo_is_tried_once_for_a_host(server: SshServer, connector: SshConnector) -> None:
+    """Whoever follows a host that breaks off again and again would lock the account otherwise."""
+    shell, variables, asked = _shell_with_a_wrong_password(server, connector, "exit 1")
+    for _ in range(2):
+        with pytest.raises(CommandError, match="it is wrong"):
+            run(shell, ["true"])
+        hang_up(server, shell)
+        shell = connector.shell(access_of("mq1", variables, {}))
+    with pytest.raises(CommandError, match="it is wrong"):
+        run(shell, ["true"])
+    assert asked.read_text() == "asked\n"
+
+
+def test_a_password_of_which_nothing_was_heard_is_tried_again(server: SshServer, connector: SshConnector) -> None:
+    """The connection ends between the password and what sudo says of it."""
+    shell, variables, asked = _shell_with_a_wrong_password(server, connector, "kill -9 $PPID; exit 1")
+    with pytest.raises(CommandError):
+        run(shell, ["true"])
+    hang_up(server, shell)
+    with pytest.raises(CommandError):
+        run(connector.shell(access_of("mq1", variables, {})), ["true"])
+    assert asked.read_text() == "asked\nasked\n"
+
+
+def _shell_with_a_wrong_password(
+    server: SshServer, connector: SshConnector, end: str
+) -> tuple[Shell, dict[str, object], Path]:
+    """A shell, its variables, and the file in which a sudo that takes no password writes each that it was given."""
+    asked, sudo = server.folder / "asked", server.folder / "sudo"
+    sudo.write_text(
+        '#!/bin/sh\ncase "$*" in *" -S "*) cat > /dev/null\n'
+        f"echo asked >> {asked}; echo it is wrong >&2; {end};; esac\nexit 1\n"
+    )
+    sudo.chmod(0o755)
+    variables = server.variables(
+        ansible_become=True,
+        ansible_become_user="nobody",
+        ansible_become_exe=str(sudo),
+        ansible_become_password="canary",
+    )
+    return connector.shell(access_of("mq1", variables, {})), variables, asked
+
+
 def test_a_host_that_never_let_us_in_is_asked_at_once(server: SshServer, connector: SshConnector) -> None:
     """Somebody mends its key meanwhile."""
     (server.folder / "authorized_keys").write_text("")
@@ -421,9 +517,16 @@ def test_a_host_that_falls_silent_in_the_middle(server: SshServer, connector: Ss
     with Relay(server) as relay:
         shell = reach(connector, server.variables(ansible_port=relay.port, ansible_ssh_timeout=20))
         assert run(shell, ["echo", "x"]).out == b"x\n"
+        stream = remote.open_stream(shell, ["cat"])
         relay.hold()
         with pytest.raises(Unreachable):
             run(shell, ["echo", "y"], timeout_s=1)
+        assert run(reach(connector, server.variables(ansible_port=relay.port)), ["echo", "z"]).out == b"z\n"
+        relay.let_go()
+        stream.settimeout(PATIENCE_S)
+        stream.sendall(b"not closed\n")
+        assert stream.recv(100) == b"not closed\n"
+        stream.close()
 
 
 def test_ctrl_c_does_not_wait_for_silent_hosts(tmp_path: Path) -> None:

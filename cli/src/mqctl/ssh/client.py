@@ -56,6 +56,7 @@ class SshConnection:
         self.access = access
         self.hop = hop
         self._proxy: ProxyProcess | None = None
+        self._is_silent = False
         self._sessions = threading.BoundedSemaphore(SESSIONS_MAX)
         self._client = paramiko.SSHClient()
         try:
@@ -127,7 +128,13 @@ class SshConnection:
         transport = self._client.get_transport()
         if transport is None or not transport.is_active():
             raise paramiko.SSHException("the connection is gone")
-        channel = transport.open_session(timeout=self.access.timeout_s)
+        try:
+            channel = transport.open_session(timeout=self.access.timeout_s)
+        except paramiko.ChannelException:
+            raise  # that is an answer
+        except paramiko.SSHException:
+            self._is_silent = True
+            raise
         channel.settimeout(self.access.timeout_s)
         channel.exec_command(command)
         return channel
@@ -139,9 +146,14 @@ class SshConnection:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the connection still stands."""
+        """Whether the connection still stands, and its server answers."""
+        return not self._is_silent and not self.is_broken
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is known that nothing comes over it any more: of a silent one it is not."""
         transport = self._client.get_transport()
-        return transport is not None and transport.is_active()
+        return transport is None or not transport.is_active()
 
     def close(self) -> None:
         """Close the connection, and the proxy that it goes through."""
@@ -311,8 +323,13 @@ class SshShell:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its connection still stands."""
+        """Whether its connection still stands, and its server answers."""
         return self._connection.is_alive
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing that runs over its connection comes to an end."""
+        return self._connection.is_broken
 
     def close(self) -> None:
         """Close the connection to the host."""

@@ -72,6 +72,7 @@ class LocalShell:
         self.tried: CommandResult | None = None
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.is_alive = True
+        self.is_broken = False
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         """Run a command and wait for its end (shell.py:Shell)."""

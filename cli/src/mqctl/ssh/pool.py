@@ -18,10 +18,11 @@ from mqctl.ssh.client import SshConnection, SshShell
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.rests import Rest
 from mqctl.ssh.settings import Hop, hop_of, jump_arguments, parse
-from mqctl.ssh.shell import Shell
+from mqctl.ssh.shell import BROKE_OFF, Shell
 from mqctl.ssh.variables import Access
 
 JUMPS_MAX = 8
+SILENT_MAX = 256  # connections that are kept though something newer has taken their place
 
 
 def effective_settings(access: Access, arguments: Sequence[str]) -> Hop:
@@ -51,6 +52,7 @@ class SshConnector:
         self._lock = threading.Lock()
         self._locks: dict[tuple[str, ...], threading.Lock] = {}
         self._shells: dict[str, SshShell | LocalShell] = {}
+        self._silent: list[SshShell | LocalShell | SshConnection] = []
         self._rests: dict[str, Rest] = {}
         self._jumps: dict[tuple[str, ...], SshConnection] = {}
 
@@ -61,11 +63,11 @@ class SshConnector:
             if kept is None:
                 kept = self._shells[access.name] = self._open(access)
             elif not kept.is_alive:
-                kept.close()  # a ProxyCommand may still run
-                kept = self._shells[access.name] = self._open_again(access)
+                self._leave(kept)
+                kept = self._shells[access.name] = self._open_again(access, kept)
             return kept
 
-    def _open_again(self, access: Access) -> SshShell | LocalShell:
+    def _open_again(self, access: Access, kept: Shell) -> SshShell | LocalShell:
         """Of a host that had a shell before. Who asks for the first time looks once or twice, and by hand."""
         rest = self._rests.get(access.name)
         if rest is not None:
@@ -76,6 +78,8 @@ class SshConnector:
             self._rests[access.name] = Rest.after(fault, rest, self._monotonic_s())
             raise
         self._rests.pop(access.name, None)
+        if kept.tried is not None and kept.tried.code != BROKE_OFF:
+            fresh.tried = kept.tried
         return fresh
 
     def _open(self, access: Access) -> SshShell | LocalShell:
@@ -97,8 +101,22 @@ class SshConnector:
         with self._lock_of(key):
             connection = self._jumps.get(key)
             if connection is None or not connection.is_alive:
+                if connection is not None:
+                    self._leave(connection)
                 connection = self._jumps[key] = SshConnection(jump_access, next_hop, before)
             return connection
+
+    def _leave(self, way: SshShell | LocalShell | SshConnection) -> None:
+        """Nothing new is begun there. What waits for a server that is slow alone may still come to its end."""
+        if way.is_broken:
+            way.close()  # a ProxyCommand may still run
+            return
+        with self._lock:
+            self._silent = [one for one in self._silent if one is not way]
+            self._silent.append(way)
+            too_many = self._silent.pop(0) if len(self._silent) > SILENT_MAX else None
+        if too_many is not None:
+            too_many.close()
 
     def _lock_of(self, key: tuple[str, ...]) -> threading.Lock:
         with self._lock:
@@ -110,5 +128,8 @@ class SshConnector:
             shell.close()
         for connection in self._jumps.values():
             connection.close()
+        for silent in self._silent:
+            silent.close()
+        self._silent.clear()
         self._shells.clear()
         self._jumps.clear()

@@ -15,6 +15,7 @@ from mqctl.ssh.variables import Become
 
 OUTPUT_BYTES_MAX = 32 * 2**20
 PASSWORD = "MQCTL_SUDO"  # the variable that holds it in the remote shell, and the prompt that asks for it
+BROKE_OFF = -1  # the exit code of a command that nothing is known of: its connection ended before it did
 EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 
 
@@ -98,7 +99,10 @@ def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
 
 
 def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None:
-    """Once for a shell: each further try with a wrong one brings the account nearer to being locked."""
+    """Once for a host: each further try with a wrong one brings the account nearer to being locked.
+
+    A later shell of the host takes over what came of it (pool.py).
+    """
     if shell.tried is None:
         shell.tried = shell.run_plain(shlex.join(command), password, 30)
     if shell.tried.code != 0:
