@@ -570,9 +570,9 @@ def test_links_that_waited_for_the_first_batch_come_before_the_second_or_at_the_
     ("queues", "handed_out", "paused"),
     [
         ([("a", True, False), ("b", True, False), ("c", False, False)], "default: a, b: paused here, and handed", ""),
-        ([("a", True, True), ("b", True, None)], "", "default: a: paused here, and so where it has come"),
-        ([("a", True, True), ("b", True, False)], "default: b: paused here, and", "default: a: paused here, and so"),
-        ([("a", False, True)], "", ""),
+        ([("a", True, True), ("b", True, None)], "", "default: a: paused where it has come; who"),
+        ([("a", True, True), ("b", True, False)], "default: b: paused here, and", "default: a: paused where it"),
+        ([("a", False, True), ("b", False, False)], "", "default: a: paused where it has come; who"),
         ([], "", ""),
     ],
 )

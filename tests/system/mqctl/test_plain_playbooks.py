@@ -277,6 +277,7 @@ def test_what_an_earlier_run_has_restarted_comes_before_another_host(
         pytest.param(NO_LINKS, "{", "mq-operation-links.json cannot be read", NOTE, id="damaged"),
         pytest.param(NO_LINKS, "", None, BOB, id="another-one"),
         pytest.param(NO_LINKS, "", None, None, id="nobody"),
+        pytest.param(NO_LINKS, "", "", NOTE | {"wish": "pause"}, id="paused"),
     ]),
 )  # fmt: skip
 def test_at_the_end_of_a_run_links_that_stand_are_noted_no_longer(

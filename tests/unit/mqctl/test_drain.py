@@ -69,6 +69,23 @@ def test_a_host_is_emptied_and_stays_in_the_cluster(world: World, *, wait: bool)
 
 
 @pytest.mark.slow
+def test_what_pauses_there_is_told_before_and_afterwards(world: World) -> None:
+    row = {"queue": "orders", "address": "orders", "left": 3, "bytes": 30, "paused": True, "paused_there": None}
+    says("mq3", **{"scale-down": drain(queues=[row])})
+    settings = [
+        {"setting": name, "value": value}
+        for name, value in {
+            "address-full-policy": "BLOCK", "page-full-policy": "", "max-size-messages": -1, "max-size-bytes": -1,
+        }.items()
+    ]  # fmt: skip
+    says("mq1", addresses={"addresses": []}, **{"address-settings-show": {"settings": settings}})
+    says("mq3", then=drain(**EMPTY, queues=[{**row, "left": 0, "moved": 3, "paused_there": True}]))
+    assert drain_command.run(world, options(wait=True)) == Exit.DONE
+    assert "warning: queue orders: made paused at mq1, as here; what is there stands until mqctl queue" in said(world)
+    assert "mq3: queue orders: paused at mq1; what is there stands until mqctl queue resume NAME --h" in said(world)
+
+
+@pytest.mark.slow
 def test_who_drains_already_is_not_asked_again(world: World) -> None:
     says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "moving"})})
     assert drain_command.run(world, options()) == Exit.DONE

@@ -15,8 +15,9 @@ from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
+from mqctl.scaledown.pauses import foreseen
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
-from mqctl.scaledown.room import lacking
+from mqctl.scaledown.room import RowsByNode, lacking
 from mqctl.world import World
 
 
@@ -46,7 +47,8 @@ def answering(world: World, looks: Sequence[NodeLook], then: str) -> list[NodeLo
 
 def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     """What the brokers themselves say is in the way, what has no room at the addresses it moves to, and whom nobody
-    serves once the host takes no clients, its own being sent to who takes the messages."""
+    serves once the host takes no clients, its own being sent to who takes the messages. The plan is told what pauses
+    there."""
     said: list[str] = []
     rows: dict[str, Any] = {}
 
@@ -58,7 +60,17 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     each(world, [one.node for one in plan.leaving], ask)
     targets = {one.name for one in plan.targets.values()}
     away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
+    plan.warnings += _pauses(plan, rows)
     return sorted(said) + lacking(world, plan, rows) + gate.lost(world, leaver.cluster, [away], targets)
+
+
+def _pauses(plan: DrainPlan, rows: RowsByNode) -> list[str]:
+    targets = {one.name: one for one in plan.targets.values()}
+    by_target = {
+        name: [row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues]
+        for name in targets
+    }
+    return [text for name, own in by_target.items() for text in foreseen(targets[name], own)]
 
 
 def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
@@ -98,6 +110,7 @@ def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> 
 
     each(world, [one.node for one in plan.leaving], ask)
     plan.overruled += lacking(world, plan, rows)
+    plan.warnings += _pauses(plan, rows)
     show_plan(world, plan, ())
     return plan
 

@@ -35,6 +35,7 @@ from mqctl.scaledown.leaver import (
     take_away,
 )
 from mqctl.scaledown.looks import LEAVES, RESTS, NodeLook, look_at
+from mqctl.scaledown.pauses import told_of
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
@@ -253,6 +254,8 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     if document["differences"]:
         world.err.print(receipt.page(document), markup=False, highlight=False)
     require_balance(leaver, document)
+    for text in (text for each in ended.items() for text in told_of(*each)):
+        world.note(text)
     return document
 
 
