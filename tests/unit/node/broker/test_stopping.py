@@ -33,6 +33,7 @@ from tests.unit.node.test_bystander_work import GO
 HOUR_MS = 3_600_000
 COUNT = 1000
 STEPS_MAX = 100
+MANY_LINKS = 900  # to hand back what they had is more than a turn of one connection
 RETRY_MS = 2_500  # after so long a client goes on elsewhere, whenever it was let in
 EXPIRING = build_message(b"x", durable=True, header=Header(durable=True, ttl=HOUR_MS))
 
@@ -270,3 +271,17 @@ def test_a_client_that_goes_on_elsewhere_is_taken_from_once() -> None:
     assert app.told[-1].startswith(CONNECTED)
     a.start()
     assert (count(a), count(b)) == (1, 1)
+
+
+@pytest.mark.slow
+def test_what_very_many_links_had_is_back_when_it_ends() -> None:
+    stage = Stage(options_with(limits={"links_per_session_max": 1000}))
+    stage.admin("send", address="orders", messages=[{"body": "x"}] * MANY_LINKS)
+    conn = stage.accept()
+    stage.talk(conn, GO)
+    for handle in range(1, MANY_LINKS + 1):
+        stage.talk(conn, frames.receiver(handle=handle, credit=1))
+    queue = stage.broker.store.queues["orders"]
+    assert queue.delivering_count == MANY_LINKS
+    end(stage)
+    assert (queue.delivering_count, queue.ready_count) == (0, MANY_LINKS)
