@@ -1,4 +1,8 @@
-"""What the node itself asks of its peers needs nothing of AMQP: one of another protocol goes through it all."""
+"""What one of another protocol goes through: a step, what it has in delivery, the end of its queue and of the node.
+
+That its transport is full or gone, or the disk behind, is asked of AMQP's machine so far, and so are the lists for
+administrators.
+"""
 
 from __future__ import annotations
 

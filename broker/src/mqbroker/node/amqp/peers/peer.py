@@ -127,7 +127,7 @@ class Peer(ABC):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it came to a listener, with AMQP; else we opened it, or it speaks something else."""
+        """Whether it came to a listener, with AMQP. Reloads, departures and what nodes tell pass over all others."""
         return False
 
     def close_if_gone(self) -> bool:
