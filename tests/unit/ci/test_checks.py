@@ -268,7 +268,7 @@ def test_parts_are_chosen_by_name(checks: ModuleType) -> None:
     extra = [part for part in checks.PARTS if part.is_extra]
     scenarios = ["molecule cluster3", "molecule chain", "molecule scale_down"]
     assert [part.name for part in extra] == [
-        "fast tests", *scenarios, "stories on hosts", "whole chaos",
+        "fast tests", "tests of changes", *scenarios, "stories on hosts", "whole chaos",
     ]  # fmt: skip
     assert checks.chosen(["test"]) == [part for part in checks.PARTS if part not in extra]
     assert checks.chosen([part.name for part in extra]) == extra
