@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.amqp.links import RUN_MAX
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.diverts import COPIES_MAX, faults_of
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.node.values.inputs import OptionsChanged
+from mqbroker.node.values.inputs import BytesReceived, OptionsChanged
 from mqbroker.wire.parts import DELIVERY_DELAY
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import build_message, encode_section
 from mqbroker.wire.values import Long
 
+from tests.support.large_messages import Producer
 from tests.support.stage import Stage, options_with
 
 DEFAULTS: dict[str, Any] = {"filter": "", "exclusive": False, "routing_type": "STRIP"}
@@ -216,6 +218,69 @@ def test_each_message_of_a_run_that_filters_cut_is_a_dead_letter_where_its_diver
         stage.admin("queue-create", name=queue)
     publish_alternating(stage)
     assert counts(stage) == {"orders": 50, "DLQ": 50, "audit": 50}
+
+
+ELEVEN_WAYS = (
+    divert("1", "orders", "red", exclusive=True, filter="color = 'red'"),
+    divert("2", "orders", "rest", exclusive=True, filter="color <> 'red'"),
+    *(divert(f"{name} {number}", name, f"{name}{number}") for name in ("red", "rest") for number in range(10)),
+)
+
+
+def most_followed(stage: Stage, producer: Producer, count: int, **said: Any) -> int:
+    """So many messages in one read, red and blue by turns: how often the step that did it most followed diverts."""
+    colors = ("red", "blue")
+    whole = [build_message("x", application_properties={"color": colors[at % 2]}, **said) for at in range(count)]
+    (run,) = runs_of(whole)
+    assert producer.link.session.send_run(producer.link, run, 0, count, count) == count
+    stage.give(BytesReceived(producer.talker.conn, producer.talker.take_out()))
+    most, is_due = 0, True
+    while is_due:
+        before = stage.broker.store.diverts.followed_total
+        is_due = stage.turn().more
+        most = max(most, stage.broker.store.diverts.followed_total - before)
+    stage.run()
+    return most
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_step_follows_few_diverts_for_a_sender_whose_messages_go_different_ways(is_new: bool) -> None:
+    stage = stage_with(*(() if is_new else ELEVEN_WAYS))
+    stage.admin("queue-create", name="orders")
+    producer = Producer(stage)
+    if is_new:  # they come with a reload, to who sends there already
+        stage.give(OptionsChanged(replace(stage.options, diverts=ELEVEN_WAYS)))
+        stage.run()
+    for _ in range(3):
+        assert 0 < most_followed(stage, producer, 800) <= COPIES_MAX
+    assert stage.broker.store.diverts.followed_total == 3 * 800 * 11
+    assert counts(stage)["red9"] == counts(stage)["rest9"] == 3 * 400
+    assert stage.broker.store.unrouted_total == 0
+
+
+def test_a_step_follows_few_diverts_for_dead_letters_of_a_sender() -> None:
+    """Their address has none, but each of them goes over those of the dead-letter address."""
+    rules = {"send_to_dla_on_no_route": True, "dead_letter_address": "DLQ"}
+    stage = stage_with(
+        *(divert(str(number), "DLQ", f"copy{number}") for number in range(10)),
+        address_settings={"orders": {**rules, "default_address_routing_type": "MULTICAST"}},
+    )
+    for queue in ("DLQ", *(f"copy{number}" for number in range(10))):
+        stage.admin("queue-create", name=queue)
+    stage.admin("address-create", name="orders", routing_types=["multicast"])
+    producer = Producer(stage)
+    most_followed(stage, producer, 400)
+    assert counts(stage)["copy9"] == 400
+    for _ in range(2):
+        assert 0 < most_followed(stage, producer, 400) <= COPIES_MAX
+
+
+def test_an_address_without_diverts_takes_runs_as_they_come() -> None:
+    stage = stage_with(*ELEVEN_WAYS)
+    producer = Producer(stage, address="other")
+    assert most_followed(stage, producer, 800) == 0
+    (link,) = [link for peer in stage.broker.peers.values() for link in peer.producers]
+    assert (link.run_max, link.run_work) == (RUN_MAX, 0)
 
 
 def test_dead_letters_of_one_message_share_its_copies(monkeypatch: pytest.MonkeyPatch) -> None:

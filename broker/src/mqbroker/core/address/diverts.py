@@ -80,6 +80,7 @@ class Diverts:
         self._depth = 0
         self.followed_total = 0  # times that a divert was followed, by looks too
         self.at: dict[str, list[Divert]] = {}
+        self._copies_of: dict[str, int] = {}  # by address, where somebody asked
         for one in options:
             only = one.routing_type.lower()
             divert = Divert(
@@ -108,6 +109,29 @@ class Diverts:
         """Whether what comes to an address, which need not exist yet, can stay on disk."""
         address = self._store.addresses.get(name)
         return self._store.settings.of(name).address_full_policy == PAGE if address is None else address.can_page
+
+    def copies_of(self, name: str) -> int:
+        """How often one message of an address follows diverts where all filters take it, up to COPIES_MAX.
+
+        Messages of one run follow them together, or each by itself where filters or their shape take them apart.
+        """
+        if name not in self.at:
+            return 0
+        if name not in self._copies_of:
+            LOOK.has_touched = True
+            self._copies_of[name] = self._count(name)
+        return self._copies_of[name]
+
+    def _count(self, name: str) -> int:
+        count = 0
+        left = [(name, frozenset[str]())]
+        while left and count < COPIES_MAX:
+            place, passed = left.pop()
+            for divert in self.at.get(place, ()):
+                if divert.name not in passed:
+                    count += 1
+                    left.append((divert.target.partition(FULLY_QUALIFIED)[0], passed | {divert.name}))
+        return min(count, COPIES_MAX)
 
     def find_way(self, name: str) -> bool:
         """Whether an exclusive divert takes whatever comes to an address, and a queue gets it, over others too.

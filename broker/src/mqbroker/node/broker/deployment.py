@@ -20,6 +20,7 @@ from mqbroker.config.compare import ends
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.diverts import Diverts
+from mqbroker.node.amqp.links.address_end import bound_runs
 from mqbroker.node.broker.eviction import evict, evict_producers, evicted
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ def _divert(broker: Broker, options: BrokerOptions) -> None:
     kept = tuple(one for one in store.diverts.options if one.name not in names and not ends(one, options))
     LOOK.has_touched = True
     store.diverts = Diverts(options.diverts + kept, store)
+    for peer in broker.peers.values():
+        for link in peer.producers:
+            address = store.addresses.get(link.end.address_name or "")
+            if address is not None and link.end.takes_posts:  # what other nodes forward follows none
+                bound_runs(store, link, address)
 
 
 def _delete_address(broker: Broker, address: Address) -> Iterator[int]:

@@ -20,7 +20,7 @@ from mqbroker.core.address.qualified import queue_at
 from mqbroker.core.cluster.cluster_bindings import bindings_at
 from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.node.amqp.links.address_end import AddressEnd
+from mqbroker.node.amqp.links.address_end import AddressEnd, bound_runs
 from mqbroker.node.amqp.links.consumer import LinkConsumer
 from mqbroker.node.amqp.links.ends import MadeEnd, answer_to
 from mqbroker.node.amqp.links.slow_consumers import SlowConsumers
@@ -121,6 +121,7 @@ class Termini:
         check_is_here(self._broker, address, str(answer.address))
         routing = _routing(target)
         bound = store.target_for(str(target.address), actor, routing)
+        bound_runs(store, link, bound)
         return MadeEnd(AddressEnd(peer, bound, routing), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.links import RUN_MAX
 from mqbroker.amqp.work import COPIED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.address.diverts import COPIES_MAX
 from mqbroker.core.address.ways import AMONG, FOUND, is_content
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.links.message_admission import admitted
@@ -74,8 +76,11 @@ class AddressEnd:
             run = taken.run
         broker = peer.broker
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
+        before = store.diverts.followed_total
         waits = store.publish(address, run, self._origin)
         link.run_work = len(address.wildcards) * COPIED
+        if link.run_max < RUN_MAX or store.diverts.followed_total > before:
+            bound_runs(store, link, address, run.count, store.diverts.followed_total - before)
         if is_settled:
             pass  # its sender wants to hear nothing
         elif waits:
@@ -197,6 +202,16 @@ class AddressEnd:
         if self.address.meter is not None:
             self.address.meter.waiting.pop(event.link, None)
         self._store.auto_delete.detached(self.address)
+
+
+def bound_runs(store: Store, link: ReceiverLink, address: Address, count: int = 1, followed: int = 0) -> None:
+    """What comes on a link next follows diverts some COPIES_MAX times in a step, whatever their filters make of each
+    message, and also where it does as the last `count` did: dead letters of theirs may have been diverted."""
+    each = store.diverts.copies_of(address.name)
+    most = max(each * count, followed)
+    LOOK.has_touched = True
+    link.run_max = min(max(COPIES_MAX * count // most, 1), RUN_MAX) if most else RUN_MAX
+    link.run_work = (len(address.wildcards) + max(each, followed)) * COPIED
 
 
 def _has_queue(address: Address) -> bool:
