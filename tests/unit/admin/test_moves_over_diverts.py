@@ -14,6 +14,7 @@ from mqbroker.node.values.inputs import AdminRequest
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
 
+from tests.support.large_messages import Producer, content, stage_of
 from tests.support.stage import Stage
 from tests.unit.core.address.test_diverts import counts, divert, held, reload, send, stage_with
 
@@ -305,3 +306,28 @@ def test_what_is_retried_goes_where_a_divert_leads_though_its_queue_is_gone_and_
     reload(stage, divert("d", "orders", "audit", exclusive=True))
     assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
     assert counts(stage) == {"audit": 1}
+
+
+def test_a_dead_letter_of_a_subscription_with_wildcards_is_retried_to_its_address() -> None:
+    stage = stage_with(address_settings={"#": {**DIES, "auto_delete_queues": False}})
+    stage.admin("queue-create", name="DLQ")
+    for queue in ("s1", "s2"):
+        stage.admin("queue-create", name=queue, address="news.#", routing_type="multicast")
+    stage.admin("address-create", name="news.a", routing_types=["multicast"])
+    send(stage, "red", to="news.a")
+    answer = stage.admin("receive", address="s1", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    stage.admin("queue-delete", name="s1")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    assert stage.admin("dead-letters-retry", queue="DLQ", to_address=True) == {"retried": 1, "left": 0}
+    assert counts(stage) == {"s2": 2}
+
+
+def test_a_filter_by_size_knows_how_large_a_message_is_that_is_moved() -> None:
+    stage = stage_of()
+    stage.admin("queue-create", name="source")
+    stage.admin("queue-create", name="large", address="sorted", routing_type="multicast", selector="AMQSize > 10000")
+    Producer(stage, address="source").publish(content(1))
+    assert counts(stage) == {"source": 1}
+    assert stage.admin("messages-move", queue="source", address="sorted") == {"moved": 1, "left": 0}
+    assert counts(stage) == {"large": 1}

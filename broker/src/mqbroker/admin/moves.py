@@ -16,10 +16,11 @@ from mqbroker.core.address.address import UNKNOWN, Address
 from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
+from mqbroker.core.address.wildcard_names import has_wildcards
 from mqbroker.core.paging.paged_picking import PagedPicker
 from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
-from mqbroker.core.queue.message_view import MessageView, view_of
+from mqbroker.core.queue.message_view import MessageView, view_at, view_of
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.queue.picking import Budget
@@ -311,7 +312,9 @@ class Retry(Move):
         try:
             if found is not None and found.kind.address == address:
                 return alone_at(self.store, address, queue, BROKER)
-            origin = self.store.target_for(address, BROKER)  # as whoever sends there
+            # As whoever sends there; to an address with wildcards nobody does.
+            there = self.store.addresses.get(address) if has_wildcards(address) else None
+            origin = there or self.store.target_for(address, BROKER)
         except Refused:
             return None
         had_it = bool(queue and origin.multicast) and not self.to_address
@@ -321,12 +324,12 @@ class Retry(Move):
 def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
     elsewhere = address.cluster_bindings
-    view = MessageView(run.payload(0), address=address.name)
+    view = view_at(run, 0, address.name)
     return bool(_takers(address, run, only)) or (elsewhere is not None and elsewhere.reaches(view, only))
 
 
 def _takers(address: Address, run: Run, only: str) -> list[Queue]:
-    view = MessageView(run.payload(0), address=address.name)
+    view = view_at(run, 0, address.name)
     queues = address.open_to(UNKNOWN, only)
     return [queue for queue in queues if queue.filter is None or queue.filter.matches(view)]
 

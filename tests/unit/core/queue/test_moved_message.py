@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.moved_message import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
+from mqbroker.core.queue.moved_message import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved, retried
 from mqbroker.core.queue.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of
@@ -59,6 +59,13 @@ def test_properties_that_cannot_be_read_are_moved_as_they_are() -> None:
     found = after_move(broken)
     assert found.endswith(broken)
     assert decode_annotations(found, scan_sections(found, 0, len(found)).message_annotations, len(found))[0][CAUSE]
+
+
+def test_annotations_whose_names_begin_like_those_of_the_broker_stay() -> None:
+    others = {Symbol("x-opt-CAUSED-BY"): "me", Symbol("x-opt-ORIG-QUEUE-TIME"): "t"}
+    found = after_move(encode_section(MESSAGE_ANNOTATIONS, others) + bare(PROPERTIES))
+    again = bytes(retried(single(found), 0).payload(0))
+    assert decode_annotations(again, scan_sections(again, 0, len(again)).message_annotations, len(again))[0] == others
 
 
 def test_annotations_say_where_it_was() -> None:

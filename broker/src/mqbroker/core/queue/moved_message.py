@@ -152,7 +152,10 @@ def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
 def _with_head(
     payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], notes: dict[Any, object], deliveries: int = 0
 ) -> bytes:
-    """The bare message behind a new header and new annotations: those that begin with `dropped` go, `notes` come."""
+    """The bare message behind a new header and new annotations: `dropped` go, `notes` come.
+
+    DELIVERY_PREFIX among `dropped` is all that begin with it.
+    """
     sections = scan_sections(payload, 0, len(payload))
     header = Header()
     if sections.header >= 0:
@@ -160,7 +163,10 @@ def _with_head(
     annotations: dict[Any, Any] = {}
     if sections.message_annotations >= 0:
         annotations.update(decode_annotations(payload, sections.message_annotations, sections.end)[0])
-    annotations = {name: value for name, value in annotations.items() if not str(name).startswith(dropped)} | notes
+    prefixes = (DELIVERY_PREFIX,) if DELIVERY_PREFIX in dropped else ()
+    annotations = {
+        name: value for name, value in annotations.items() if name not in dropped and not str(name).startswith(prefixes)
+    } | notes
     head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=deliveries))
     shown = encode_section(MESSAGE_ANNOTATIONS, annotations) if annotations else b""
     return b"".join((head, shown, payload[sections.bare :]))
