@@ -20,6 +20,7 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
+from tests.unit.core.address.test_diverts import counts, divert, stage_with
 from tests.unit.node.test_address_settings import Site
 
 RING = f"{RING_PREFIX}news"
@@ -212,6 +213,23 @@ def test_what_is_held_is_kept_when_it_is_taken_and_then_once(is_taken: bool) -> 
     stage.admin("queue-create", name="second", address="late", routing_type="multicast")
     stage.wait(61_000)
     assert stage.broker.store.queues["second"].message_count == 1
+
+
+def test_what_a_divert_takes_is_kept_where_no_queue_of_its_address_does() -> None:
+    """It is not held, so it comes once."""
+    late = {"retroactive_message_count": 100, "auto_create_queues": False}
+    stage = stage_with(
+        divert("d", "late", "audit"), address_settings={"orders": {"expiry_address": "late"}, "late": late}
+    )
+    for queue in ("orders", "audit"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("address-create", name="late", routing_types=["multicast"])
+    stage.admin("send", address="orders", messages=[{"body": "x", "ttl_ms": 10}])
+    for _ in range(3):
+        stage.wait(61_000)
+    assert stage.broker.store.dead_letters.held_total == 0
+    stage.admin("queue-create", name="second", address="late", routing_type="multicast")
+    assert counts(stage) == {RING_PREFIX + "late": 1, "audit": 1, "second": 1}
 
 
 def test_what_goes_astray_is_kept_though_no_queue_takes_it() -> None:

@@ -348,7 +348,7 @@ class Store(PagingStore):
                 address.unrouted_total += count
                 self.unrouted_total += count
                 unrouted.append(Segment(run, index, count, 0))
-            if ring is not None and (queues or not (origin.moved_from and self.dead_letters.may_hold)):
+            if ring is not None and (queues or not self._may_hold(origin)):
                 queues = [*queues, ring]
             if queues:
                 waits = self.put(address, Segment(run, index, count, 0), queues) or waits
@@ -358,6 +358,10 @@ class Store(PagingStore):
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.dead_letters.astray(address.name, unrouted) or waits
         return waits
+
+    def _may_hold(self, origin: Origin) -> bool:
+        """Whether what no queue takes stays where it is and comes again; a divert may have taken it, or will yet."""
+        return bool(origin.moved_from) and self.dead_letters.may_hold and not self.diverts.is_walking
 
     def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[RoutedPart]:
         """As `Address.route`, with groups kept together in the cluster where somebody sees to that."""
