@@ -15,6 +15,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -40,6 +41,7 @@ START_TIMEOUT_S = PATIENCE_S
 STOP_TIMEOUT_S = PATIENCE_S
 MATCHED = ("address-settings", "security-settings")
 COMMAND = [sys.executable, "-m", "mqbroker.app.main"]
+PORTS = range(16_000, 32_000)  # below those that the kernel gives to who connects (ip_local_port_range)
 
 
 class BrokerFailed(AssertionError):
@@ -322,12 +324,14 @@ def brokers_in(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
         assert "Traceback" not in broker.log, broker.log
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as sock:
-        sock.bind((host, 0))
-        port: int = sock.getsockname()[1]
-        return port
+def free_port() -> int:
+    """A port that nobody has, and that the kernel gives to no connection: a broker that is started again finds
+    it free, whoever else opens connections meanwhile."""
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError(f"100 ports of {PORTS} are in use")
 
 
 def _assignments(values: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.broker_process import free_port
 from tests.support.patience import PATIENCE_S
 
 SSHD = "/usr/sbin/sshd"
@@ -23,12 +24,6 @@ def keygen(path: Path, *arguments: str, passphrase: str = "") -> Path:
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path), *arguments]
     subprocess.run(command, check=True, timeout=PATIENCE_S)
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class SshServer:
