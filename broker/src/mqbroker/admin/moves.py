@@ -198,7 +198,7 @@ class Move(Purge):
         size_bytes = run.size_bytes(0, 1)
         self.tallies.clear()
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
-        if any(_may_have(self.queue, each, run, only) for each, only in _with_wildcards(places)):
+        if any(each.may_get(self.queue, run, UNKNOWN, only) for each, only in _with_wildcards(places)):
             return False
         if self.find_later(places, run):
             return False
@@ -323,20 +323,16 @@ class Retry(Move):
 
 def _reaches(address: Address, run: Run, only: str) -> bool:
     """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
+    if _takers(address, run, only):
+        return True
     elsewhere = address.cluster_bindings
-    view = view_at(run, 0, address.name)
-    return bool(_takers(address, run, only)) or (elsewhere is not None and elsewhere.reaches(view, only))
+    return elsewhere is not None and elsewhere.reaches(view_at(run, 0, address.name), only)
 
 
 def _takers(address: Address, run: Run, only: str) -> list[Queue]:
     view = view_at(run, 0, address.name)
     queues = address.open_to(UNKNOWN, only)
     return [queue for queue in queues if queue.filter is None or queue.filter.matches(view)]
-
-
-def _may_have(queue: Queue, address: Address, run: Run, only: str) -> bool:
-    """Whether it is one of the address that may get the message."""
-    return queue in address.queues and queue in _takers(address, run, only)
 
 
 def _with_wildcards(places: list[RoutedPlace]) -> Iterator[RoutedPlace]:

@@ -124,12 +124,8 @@ class SshConnector:
 
     def close(self) -> None:
         """Close all shells, and the connections to jump hosts."""
-        for shell in self._shells.values():
-            shell.close()
-        for connection in self._jumps.values():
-            connection.close()
-        for silent in self._silent:
-            silent.close()
+        for way in (*self._shells.values(), *self._jumps.values(), *self._silent):
+            way.close()
         self._silent.clear()
         self._shells.clear()
         self._jumps.clear()

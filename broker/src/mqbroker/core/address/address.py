@@ -227,6 +227,14 @@ class Address:
         """Its queues that may have messages of this origin, whatever these say."""
         return [queue for queue in self.queues if _may_take(queue, origin, only)]
 
+    def may_get(self, queue: Queue, run: Run, origin: Origin, only: str = "") -> bool:
+        """Whether a queue is one of those that may have the first message of a run, by what that says too."""
+        return (
+            queue in self.queues
+            and _may_take(queue, origin, only)
+            and (queue.filter is None or queue.filter.matches(view_at(run, 0, self.name)))
+        )
+
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = None
         if self._is_choosy:

@@ -21,7 +21,6 @@ from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
-from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.queue import Queue
 
@@ -155,11 +154,9 @@ class DeadLetters:
             if each.address is None:
                 continue
             copied = [(address, "") for address in reached(each.address, each.origin)]
-            for address, only in ((each.address, each.only), *copied):
-                if queue in address.open_to(each.origin, only) and (
-                    queue.filter is None or queue.filter.matches(view_at(each.run, 0, address.name))
-                ):
-                    return True
+            places = ((each.address, each.only), *copied)
+            if any(address.may_get(queue, each.run, each.origin, only) for address, only in places):
+                return True
         return False
 
     def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:
