@@ -17,9 +17,11 @@ from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
 from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, CommandResult
 from mqctl.ssh.variables import Access, Become
+from mqctl.ssh.wire import Wire
 
 SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
 SESSION_WAIT_S_MAX = 120
+NO_ANSWER = "no answer in time"
 FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 PREFERENCES = {name: getattr(paramiko.Transport, f"_preferred_{name}") for name in
                ("ciphers", "kex", "macs", "keys", "pubkeys")}  # fmt: skip
@@ -80,7 +82,7 @@ class SshConnection:
                 name,
                 port,
                 username=hop.user,
-                sock=self._socket(before),
+                sock=Wire(self._socket(before), timeout_s),  # type: ignore[arg-type]
                 timeout=timeout_s,
                 banner_timeout=timeout_s,
                 auth_timeout=timeout_s,
@@ -128,21 +130,51 @@ class SshConnection:
         transport = self._client.get_transport()
         if transport is None or not transport.is_active():
             raise paramiko.SSHException("the connection is gone")
+        channel = self._session(transport)
+        channel.settimeout(self.access.timeout_s)
+        self._execute(channel, command)
+        return channel
+
+    def _session(self, transport: paramiko.Transport) -> paramiko.Channel:
         try:
-            channel = transport.open_session(timeout=self.access.timeout_s)
+            return transport.open_session(timeout=self.access.timeout_s)
         except paramiko.ChannelException:
             raise  # that is an answer
-        except paramiko.SSHException:
+        except paramiko.SSHException as fault:
+            if self.is_broken:
+                raise
             self._is_silent = True
+            raise paramiko.SSHException(NO_ANSWER) from fault
+
+    def _execute(self, channel: paramiko.Channel, command: str) -> None:
+        """What the server says of a command, paramiko itself waits for without a limit."""
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            self._is_silent = True
+            channel.close()
+
+        limit = threading.Timer(self.access.timeout_s, give_up)
+        limit.daemon = True
+        limit.start()
+        try:
+            channel.exec_command(command)
+        except (paramiko.SSHException, OSError, EOFError) as fault:
+            if is_late.is_set():
+                raise paramiko.SSHException(NO_ANSWER) from fault
             raise
-        channel.settimeout(self.access.timeout_s)
-        channel.exec_command(command)
-        return channel
+        finally:
+            limit.cancel()
 
     def release(self, channel: paramiko.Channel) -> None:
         """Close a channel and let the next command run."""
-        channel.close()
-        self._sessions.release()
+        try:
+            # Where the server hears nothing of its end, it does not hear of anything else either.
+            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+                channel.close()
+        finally:
+            self._sessions.release()
 
     @property
     def is_alive(self) -> bool:
@@ -198,7 +230,7 @@ def login_report(fault: paramiko.AuthenticationException, strategy: Strategy) ->
 def describe(fault: BaseException) -> str:
     """A sentence for an error of the network."""
     if isinstance(fault, TimeoutError):
-        return "no answer in time"
+        return NO_ANSWER
     if isinstance(fault, socket.gaierror):
         return "the name is not known"
     if isinstance(fault, OSError) and fault.strerror:
