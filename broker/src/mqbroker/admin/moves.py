@@ -35,8 +35,9 @@ from mqbroker.wire.run import Run
 PURGED_MAX = 20_000  # messages of one piece
 MOVED_MAX = 30  # a moved message is made anew, some 75 µs: a step stays near two milliseconds
 MOVED_BYTES_MAX = 4 << 20
-LOOKS_MAX = 150  # pieces of the queue and diverts that are followed, some 10 to 20 µs each
+LOOKS_MAX = 150  # pieces of the queue, diverts that are followed, copies for wildcards: some 10 to 20 µs each
 SCHEDULED_LOOKS_MAX = 2_000  # those that are scheduled are put in order for each piece
+QUEUES_PER_LOOK = 4  # that get a copy of one message
 UNBOUNDED = 1 << 62
 COUNT_MAX = 2**53
 
@@ -57,6 +58,7 @@ class Purge:
         self.selector: Selector | None = selector_of(request)
         self.count = 0
         self.budget = Budget(0, 0, 0)  # of this piece
+        self.look_cost = 1  # of one as long as LOOKS_MAX counts, in looks of this budget
         self.picker = self.pick()
 
     @property
@@ -105,6 +107,7 @@ class Purge:
             return False
         messages, size_bytes = self.bounds
         looks = LOOKS_MAX if self.queue.backlog.count or self.queue.pages else SCHEDULED_LOOKS_MAX
+        self.look_cost = looks // LOOKS_MAX
         self.budget = Budget(messages, looks, size_bytes)
         taken = self.picker.piece(self.budget)
         for segment in taken:
@@ -147,6 +150,7 @@ class Move(Purge):
         self.target = self.target_of(request)
         self.count_max: int = request.arguments["count_max"]
         self.left = 0
+        self.owed_bytes = 0  # what this piece gives back at its end
         self.tallies: dict[Meter, TransactionQuota] = {}  # of this message: what it brings to addresses with bounds
         super().__init__(broker, request, queue)
         self.address = self.resolve()
@@ -168,6 +172,10 @@ class Move(Purge):
 
     def prepare(self) -> None:
         super().prepare()
+        memory = self.store.memory
+        if memory.is_shut:
+            raise Refused("amqp:resource-limit-exceeded", memory.why_full)
+        self.owed_bytes = 0
         self.address = self.resolve()
 
     def resolve(self) -> Address:
@@ -186,8 +194,10 @@ class Move(Purge):
         planned, diverts = self.plan(segment, index), self.store.diverts
         followed = diverts.followed_total
         is_in = planned is not None and self.find_room(*planned) and self.take_in(*planned)
-        self.budget.looks -= diverts.followed_total - followed
+        # The picker has paid for one look of its own, which for what is scheduled is a short one.
+        self.budget.looks -= (1 + diverts.followed_total - followed) * self.look_cost - 1
         self.left += not is_in
+        self.owed_bytes += segment.run.size_bytes(index, 1) if is_in else 0
         return is_in  # it is there already, and leaves here in this step
 
     def find_room(self, address: Address, run: Run) -> bool:
@@ -198,15 +208,29 @@ class Move(Purge):
         size_bytes = run.size_bytes(0, 1)
         self.tallies.clear()
         places = self.store.diverts.find_places(address, run, lambda target, _: self.lets_in(target))
+        self.budget.looks -= _width(places) * self.look_cost
         if any(each.may_get(self.queue, run, UNKNOWN, only) for each, only in _with_wildcards(places)):
             return False
         if self.find_later(places, run):
             return False
         takers = [place for place, only in places if _reaches(place, run, only)]
+        if not self.has_memory(takers):
+            return False
         if address in takers and not self.reserve(address, size_bytes):
             return False
         rooms = [self.reserve(place, size_bytes) for place in takers if place is not address]
         return address in takers or any(rooms)
+
+    def has_memory(self, takers: list[Address]) -> bool:
+        """Whether there is memory for a message at its places, or they keep it on disk.
+
+        While the memory is full, one that is there already gives back what it takes, with its piece or with the run
+        that it is of: until then there is a quarter more, as for transactions. One of a page gives back nothing.
+        """
+        memory = self.store.memory
+        if not memory.is_full or all(self.store.takes_when_full(place) for place in takers):
+            return True
+        return not self.picker.is_of_pages and memory.held_bytes - self.owed_bytes < memory.max_bytes * 5 // 4
 
     def lets_in(self, target: Address) -> bool:
         """Whether diverts may bring a message there: an address that is full and drops lets none pass either."""
@@ -341,6 +365,12 @@ def _with_wildcards(places: list[RoutedPlace]) -> Iterator[RoutedPlace]:
         yield place, only
         for wildcard in place.wildcards:
             yield wildcard, ""
+
+
+def _width(places: list[RoutedPlace]) -> int:
+    """What it costs that so many queues and addresses with wildcards get a message there, in looks."""
+    queues_count = sum(len(each.queues) for each, _ in _with_wildcards(places))
+    return sum(len(place.wildcards) for place, _ in places) + queues_count // QUEUES_PER_LOOK
 
 
 def _go_on() -> None:

@@ -37,6 +37,11 @@ class PagedPicker:
         """Whether there is nothing to do before a page was read."""
         return self._memory is None and self._pages.is_waiting
 
+    @property
+    def is_of_pages(self) -> bool:
+        """Whether what it looks at is of pages, and in memory for that alone."""
+        return self._memory is None
+
     def piece(self, budget: Budget) -> list[Segment]:
         """Take the next ones, within the budget."""
         if self.is_done or self.is_waiting:
