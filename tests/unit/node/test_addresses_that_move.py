@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 from mqbroker.base.notice import Level
 from mqbroker.core.address.address_records import told_of
+from mqbroker.core.cluster.drains import PAUSE_PREFIX
 from mqbroker.core.cluster.id_digest import IdDigest
 from mqbroker.node.cluster.forwarding.forwarding_terms import ARRIVED, address_wanted, makes_queues
 from mqbroker.node.cluster.membership import arrival_links
@@ -16,7 +17,7 @@ from mqbroker.wire.performatives import Target
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
-from tests.unit.core.cluster.test_drains import LIMITS, bodies, filled, pair, read_at
+from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at, row_of
 from tests.unit.node.cluster.departure.test_next_heir import Heirs
 from tests.unit.node.test_scale_down import begin, moved, scheduled
 from tests.unit.node.test_scale_down_at_stop import cluster_of, stop
@@ -233,16 +234,103 @@ def test_what_was_resumed_there_and_read_is_served_there_after_the_link_has_come
 
 
 @pytest.mark.parametrize("pause", ["queue-pause", "address-pause"])
-def test_where_nothing_is_to_come_no_queue_is_made_paused_and_that_is_told(pause: str) -> None:
+@pytest.mark.parametrize("begins", [begin, drain])
+def test_an_empty_one_is_made_paused_too_and_what_comes_later_stands(begins: Any, pause: str) -> None:
     cluster, a, b = pair()
     a.admin("queue-create", name="orders")
     a.admin(pause, name="orders")
-    begin(a, cluster)
-    (row,) = moved(a, cluster)["queues"]
-    assert (row["paused"], row["paused_there"]) == (True, False)
-    assert told_of_pauses(a) == [("drain-unpaused", "orders")]
+    begins(a, cluster)
+    cluster.wait(2_000)
+    assert told_of_pauses(a) == [("drain-paused", "orders")]
+    a.admin("send", address="orders", messages=[{"body": "late", "durable": True}] * 3)
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b)) == (0, 3)
+    assert row_of(a)["paused_there"] is True
+    reader = read_at(b, cluster)
+    assert reader.incoming == []
+    b.admin("queue-resume", name="orders")
+    cluster.run()
+    assert sum(event.run.count for event in reader.incoming) == 3
+
+
+def test_what_another_node_has_on_its_way_to_an_empty_one_stands_too() -> None:
+    stage = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "STRICT"}
+    a, b, c = [stage.node(name, [each for each in "abc" if each != name], **said) for name in "abc"]
+    stage.run()
+    stage.wait(600)
+    a.admin("queue-create", name="orders")
+    a.admin("queue-pause", name="orders")
+    c.admin("queue-create", name="orders")
+    stage.wait(2_000)
+    stage.hold_up("a", "c")
+    producer = Producer(c)
+    for number in range(6):
+        producer.send(b"%05d" % number, durable=True)
+    stage.run()
+    a.ask("scale-down", node="b")
+    stage.wait(1_000)
+    stage.let_through("a", "c")
+    (row,) = moved(a, stage)["queues"]
+    assert (row["moved"], row["paused"], row["paused_there"]) == (3, True, True)
+    assert (count_at(b), read_at(b, stage).bodies) == (3, [])
+
+
+@pytest.mark.parametrize("who", ["a", "b", "link"])
+@pytest.mark.parametrize("begins", [begin, drain])
+def test_an_empty_one_that_was_resumed_and_deleted_there_is_not_paused_there_again(begins: Any, who: str) -> None:
+    cluster, a, b = pair()
+    a.admin("queue-create", name="orders")
+    a.admin("queue-pause", name="orders")
+    begins(a, cluster)
+    cluster.wait(2_000)
+    b.admin("queue-resume", name="orders")
+    b.admin("queue-delete", name="orders")
+    if who == "link":
+        for pipe in cluster.between("a", "b"):
+            cluster.cut(pipe)
+    else:
+        cluster.nodes[who].crash()
+        cluster.nodes[who].start()
+    cluster.wait(6_000)
+    assert (row_of(a)["paused"], row_of(a)["paused_there"]) == (True, False)
     filled(b, 3, cluster)
     assert read_at(b, cluster).bodies == bodies(3)
+
+
+def test_the_next_heir_is_told_of_the_pause_of_an_empty_one_as_well() -> None:
+    of = Heirs(bound_ms=-1)
+    of.a.admin("queue-create", name="orders")
+    of.a.admin("queue-pause", name="orders")
+    begin(of.a, of.cluster)
+    of.cluster.wait(3_000)
+    of.lose(of.b)
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(3_000)
+    assert [node.broker.store.queues["orders"].is_paused for node in (of.a, of.c)] == [True, True]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_that_a_pause_was_told_says_nothing_of_a_later_drain(crashes: bool) -> None:
+    cluster, a, b = pair()
+    a.admin("queue-create", name="orders")
+    a.admin("queue-pause", name="orders")
+    drain(a, cluster)
+    link = a.broker.store.queues["orders"].kind.drains_as
+    assert a.broker.store.remotes.drains.knows_pause(a.broker.store.queues["orders"])
+    a.admin("drain-cancel", queue="orders")
+    cluster.wait(1_000)
+    b.admin("queue-delete", name="orders")
+    if crashes:
+        a.broker.store.journal.duplicates.add(PAUSE_PREFIX + "orders", 1, link.encode(), 1)  # it was left over
+        filled(a, 1, cluster)  # it is on disk
+        a.admin("queue-purge", name="orders")
+        a.crash()
+        a.start()
+        cluster.wait(1_000)
+    a.broker.store.remotes.begin_drain(a.broker.store.queues["orders"], "cluster", node_id_of("b"), link)
+    cluster.wait(1_000)
+    assert b.broker.store.queues["orders"].is_paused, "numbers of links begin anew"
 
 
 def test_the_pause_goes_along_where_all_that_is_to_come_waits_for_its_time() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import MULTICAST
-from mqbroker.core.address.stored import text_in
+from mqbroker.core.cluster.heard_by_link import HeardByLink
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue import draining
 from mqbroker.core.queue.handed_over import HandedOver
@@ -34,20 +34,20 @@ KEPT_BY: Final = (
 )  # fmt: skip
 IN_USE: Final = "amqp:precondition-failed"
 COME_PREFIX: Final = INTERNAL_PREFIX + "drain-has-come."  # before the name of a queue; as id its link
-NUMBER: Final = 1  # of the one id that stands under each name
+PAUSE_PREFIX: Final = INTERNAL_PREFIX + "drain-pauses."  # the same
 
 
 class DrainProgress:
     """Of one queue. `moved_before`: what had left it when it began, or the process did, which was at `since_ns`;
-    `has_said_come`: the other node was told that it has all of it; `is_paused_there`: whether that hands out nothing of
-    it, None where it has not said."""
+    `has_said_come`: the other node was told that it has all of it; `has_said_pause`: and that nothing of it is handed
+    out; `is_paused_there`: whether that hands out nothing of it, None where it has not said."""
 
-    __slots__ = ("has_said_come", "is_paused_there", "moved_before", "since_ns", "why")
+    __slots__ = ("has_said_come", "has_said_pause", "is_paused_there", "moved_before", "since_ns", "why")
 
     def __init__(self, queue: Queue, since_ns: int) -> None:
         self.moved_before: Final = queue.acknowledged_total
         self.since_ns: Final = since_ns
-        self.has_said_come = False
+        self.has_said_come = self.has_said_pause = False
         self.is_paused_there: bool | None = None
         self.why = ""  # it does not go on, as far as is known
 
@@ -62,7 +62,8 @@ class Drains:
         self.queues: dict[str, Queue] = {}
         self.progress: dict[str, DrainProgress] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # of links, by connection and target
-        self._come: dict[str, str] = {}  # by queue: the link whose node has heard that it has all of it
+        self._come: Final = HeardByLink(store, COME_PREFIX, "which node has all of a queue")
+        self._pauses: Final = HeardByLink(store, PAUSE_PREFIX, "which node knows that a queue pauses")
 
     def queues_to(self, target: str, connection: str) -> list[Queue]:
         """Those that drain to a node over a cluster connection."""
@@ -159,30 +160,37 @@ class Drains:
         progress.is_paused_there = is_paused
         return True
 
+    def said_pause(self, queue: Queue, *, is_paused: bool) -> None:
+        """The other node is told whether what it has of it is handed out, where it makes the queue."""
+        progress = self._progress_of(queue)
+        LOOK.has_touched = True
+        if progress is not None:
+            progress.has_said_pause = is_paused
+
+    def let_in(self, queue: Queue) -> None:
+        """The other node has the queue, or has made it as it was told; on disk with this step's append."""
+        progress = self._progress_of(queue)
+        LOOK.has_touched = True
+        if progress is not None and progress.has_said_pause:
+            self._pauses.add(queue)
+
+    def knows_pause(self, queue: Queue) -> bool:
+        """Whether the other node of its present link was told that it pauses, and so it is theirs who are there."""
+        return self._pauses.has(queue)
+
     def heard_come(self, queue: Queue) -> None:
         """The other node has heard that it has all of it; on disk with this step's append."""
-        name, link = queue.kind.name, queue.kind.drains_as
         LOOK.has_touched = True
-        if self._come.get(name) != link:
-            self._come[name] = link
-            self._store.journal.duplicates.add(COME_PREFIX + name, NUMBER, link.encode(), NUMBER)
+        self._come.add(queue)
 
     def has_come(self, queue: Queue) -> bool:
         """Whether the other node of its present link has heard that it has all of the queue."""
-        return self._come.get(queue.kind.name) == queue.kind.drains_as
+        return self._come.has(queue)
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found, when its queues are here; of those that do not drain by that link it says
-        nothing, and would be taken for a later drain's. Raises StorageFault."""
-        LOOK.has_touched = True
-        for name, stored in recovered.duplicates.items():
-            if name.startswith(COME_PREFIX) and stored:
-                link = text_in(f"which node has all of a queue, {name!r}", stored[-1].duplicate_id)
-                queue = self.queues.get(name.removeprefix(COME_PREFIX))
-                if queue is not None and queue.kind.drains_as == link:
-                    self._come[queue.kind.name] = link
-                else:
-                    self._store.journal.duplicates.drop(name)
+        """Take over what recovery found, when its queues are here. Raises StorageFault."""
+        self._come.load(recovered, self.queues)
+        self._pauses.load(recovered, self.queues)
 
     def has_to_say(self, queue: Queue) -> bool:
         """Whether that is still to be said: nobody asks of others than subscriptions and exclusive queues, and of those
@@ -250,8 +258,8 @@ class Drains:
         LOOK.has_touched = True
         self.queues.pop(queue.kind.name, None)
         self.progress.pop(queue.kind.name, None)
-        if self._come.pop(queue.kind.name, None) is not None:
-            self._store.journal.duplicates.drop(COME_PREFIX + queue.kind.name)
+        self._come.gone(queue)
+        self._pauses.gone(queue)
         if not self.queues:
             self._numbers.clear()
 
