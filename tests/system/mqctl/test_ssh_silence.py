@@ -1,11 +1,15 @@
-"""Hosts that fall silent without a word: every wait for one ends, and the next attempt goes over another connection."""
+"""Hosts and jump hosts that fall silent without a word: every wait ends, and the next attempt takes another way."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import paramiko
 import pytest
 from mqctl.errors import Unreachable
 from mqctl.ssh import shell as remote
@@ -87,3 +91,93 @@ def test_a_host_that_takes_no_more_of_what_is_sent(connector: SshConnector, tmp_
             assert reach(connector, variables) is not shell
     finally:
         server.close()
+
+
+def behind(server: SshServer, jump: SshServer, port: int, **more: object) -> dict[str, object]:
+    """Variables of a host that is reached through the jump host at `port`."""
+    config = server.folder / "config"
+    config.write_text(
+        f"Host jump\n  HostName 127.0.0.1\n  Port {port}\n  User {jump.user}\n"
+        f"  IdentityFile {jump.client_key}\n  UserKnownHostsFile {jump.known_hosts}\n"
+    )
+    args = f"-F {config} -o ProxyJump=jump -o UserKnownHostsFile={server.known_hosts}"
+    return server.variables(ansible_ssh_common_args=args, **more)
+
+
+@pytest.fixture
+def server_and_jump(tmp_path: Path) -> Iterator[tuple[SshServer, SshServer]]:
+    server, jump = SshServer(tmp_path / "server"), SshServer(tmp_path / "jump")
+    yield server, jump
+    server.close()
+    jump.close()
+
+
+def test_a_jump_host_that_falls_silent_is_connected_to_again(
+    server_and_jump: tuple[SshServer, SshServer], connector: SshConnector
+) -> None:
+    """It lost its power without a word, and is back."""
+    server, jump = server_and_jump
+    with Relay(jump) as relay:
+        variables = behind(server, jump, relay.port, ansible_ssh_timeout=TIMEOUT_S)
+        shell = reach(connector, variables)
+        relay.hold()
+        assert reach(connector, variables) is not shell
+
+
+@pytest.mark.one_day_in_three(1)
+def test_a_jump_host_that_answers_is_kept_where_a_host_behind_it_is_silent(
+    server_and_jump: tuple[SshServer, SshServer], connector: SshConnector
+) -> None:
+    server, jump = server_and_jump
+    with socket.socket() as silent, contextlib.ExitStack() as waiting:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        address = silent.getsockname()
+        for _ in range(4):  # more than it holds: whoever comes now hears nothing
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(address)
+        variables = behind(server, jump, jump.port)
+        reach(connector, variables)
+        gone = access_of("mq2", variables | {"ansible_port": address[1], "ansible_ssh_timeout": 10}, {})
+        with pytest.raises(Unreachable, match=rf"has not reached 127\.0\.0\.1:{address[1]} in time"):
+            connector.shell(gone)
+        reach(connector, variables, "mq3")
+        assert jump.logins == 1
+
+
+@pytest.mark.parametrize(("is_deaf", "complaint", "dials"), [(False, "lets nobody in", 6), (True, "", 24)])
+def test_a_jump_host_has_its_rest_however_many_hosts_lie_behind_it(
+    server_and_jump: tuple[SshServer, SshServer], monkeypatch: pytest.MonkeyPatch, complaint: str, dials: int, *,
+    is_deaf: bool,
+) -> None:  # fmt: skip
+    """Each of them is looked at each half of a second, for two minutes of which none passes here."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    server, jump = server_and_jump
+    now_s = 0.0
+    connector = SshConnector(lambda: now_s)
+    names = [f"mq{number}" for number in range(1, 5)]
+    with Relay(jump) as relay:
+        variables = behind(server, jump, relay.port)
+        for name in names:
+            reach(connector, variables, name)
+        (jump.folder / "authorized_keys").write_text("")
+        relay.is_deaf = is_deaf
+        jump.hang_up()
+        wait_until(
+            lambda: not any(isinstance(one, paramiko.Transport) for one in threading.enumerate()),
+            "it is known that the connections broke",
+        )
+        for look in range(240):
+            now_s = look / 2
+            for name in (*names, *["mq9"] * (look % 60 == 0)):
+                with pytest.raises(Unreachable, match=f"{name}: .*{complaint}"):
+                    connector.shell(access_of(name, variables, {}))
+        assert relay.accepted == 1 + dials
+        (jump.folder / "authorized_keys").write_text(jump.client_key.with_suffix(".pub").read_text())
+        relay.is_deaf = False
+        now_s += 30
+        for name in names:
+            connector.shell(access_of(name, variables, {}))
+        assert relay.accepted == 2 + dials
+    connector.close()

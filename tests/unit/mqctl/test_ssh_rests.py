@@ -35,6 +35,6 @@ def test_refusals_one_after_another_are_followed_by_longer_rests(
 def test_who_asks_meanwhile_hears_what_was_met(fault: Unreachable) -> None:
     rest = Rest.after(fault, None, 100)
     with pytest.raises(type(fault)) as caught:
-        rest.check(104.9)
-    assert (caught.value.what, caught.value.attempt) == (fault.what, fault.attempt)
-    rest.check(105)
+        rest.check(104.9, "mq2")
+    assert (caught.value.host, caught.value.why, caught.value.attempt) == ("mq2", fault.why, fault.attempt)
+    rest.check(105, "mq2")

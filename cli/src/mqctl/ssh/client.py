@@ -115,6 +115,20 @@ class SshConnection:
             return transport.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=self.access.timeout_s)
         except paramiko.ChannelException as fault:
             raise paramiko.SSHException(f"{self.hop} cannot reach {host}:{port}: {fault.text}") from fault
+        except paramiko.SSHException as fault:
+            if self.is_broken:
+                raise
+            self._ask(transport)
+            raise paramiko.SSHException(f"{self.hop} has not reached {host}:{port} in time") from fault
+
+    def _ask(self, transport: paramiko.Transport) -> None:
+        """Whether it answers at all: the host behind it may be what is silent."""
+        try:
+            self._session(transport).close()
+        except paramiko.ChannelException:
+            return  # that is an answer
+        except paramiko.SSHException as fault:
+            raise paramiko.SSHException(f"{self.hop} does not answer") from fault
 
     def channel(self, command: str) -> paramiko.Channel:
         """Start a command line in the user's shell on the host. Whoever called gives the channel to `release`."""

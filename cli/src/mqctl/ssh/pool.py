@@ -3,6 +3,7 @@
 Invariant: a jump host is connected to once, however many hosts lie behind it (its sshd refuses many logins at a time).
 A connection that broke is no way to its host any more: who asks for it again has another one, if the host is there.
 A host that is not is dialled again after a rest only (rests.py): who asks meanwhile hears what the last attempt met.
+A jump host has a rest of its own, which is the same for all hosts behind it.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class SshConnector:
         self._locks: dict[tuple[str, ...], threading.Lock] = {}
         self._shells: dict[str, SshShell | LocalShell] = {}
         self._silent: list[SshShell | LocalShell | SshConnection] = []
-        self._rests: dict[str, Rest] = {}
+        self._rests: dict[tuple[str, ...], Rest] = {}
         self._jumps: dict[tuple[str, ...], SshConnection] = {}
+        self._jumps_before: dict[str, set[tuple[str, ...]]] = {}  # of each host
 
     def shell(self, access: Access) -> Shell:
         """The shell of a host, opened where there is none yet (world.py:ShellConnector)."""
@@ -69,15 +71,11 @@ class SshConnector:
 
     def _open_again(self, access: Access, kept: Shell) -> SshShell | LocalShell:
         """Of a host that had a shell before. Who asks for the first time looks once or twice, and by hand."""
-        rest = self._rests.get(access.name)
-        if rest is not None:
-            rest.check(self._monotonic_s())
-        try:
-            fresh = self._open(access)
-        except Unreachable as fault:
-            self._rests[access.name] = Rest.after(fault, rest, self._monotonic_s())
-            raise
-        self._rests.pop(access.name, None)
+        own = ("host", access.name)
+        for key in (own, *self._jumps_before[access.name]):
+            self._check_rest(key, access)  # before OpenSSH is asked twice for each look
+        hop, before = self._way(access)
+        fresh = SshShell(self._dial(own, access, hop, before), access.become)
         if kept.tried is not None and kept.tried.code != BROKE_OFF:
             fresh.tried = kept.tried
         return fresh
@@ -85,8 +83,31 @@ class SshConnector:
     def _open(self, access: Access) -> SshShell | LocalShell:
         if access.is_local:
             return LocalShell(access.name, access.become)
+        hop, before = self._way(access)
+        return SshShell(SshConnection(access, hop, before), access.become)
+
+    def _way(self, access: Access) -> tuple[Hop, SshConnection | None]:
+        """What OpenSSH knows of a host, and the connection to the last jump host before it."""
+        self._jumps_before.setdefault(access.name, set())
         hop = effective_settings(access, access.arguments)
-        return SshShell(SshConnection(access, hop, self._jump(access, hop, access.arguments, 0)), access.become)
+        return hop, self._jump(access, hop, access.arguments, 0)
+
+    def _dial(self, key: tuple[str, ...], access: Access, hop: Hop, before: SshConnection | None) -> SshConnection:
+        """A connection, or what the last attempt under `key` met, where its rest is not over."""
+        rest = self._check_rest(key, access)
+        try:
+            made = SshConnection(access, hop, before)
+        except Unreachable as fault:
+            self._rests[key] = Rest.after(fault, rest, self._monotonic_s())
+            raise
+        self._rests.pop(key, None)
+        return made
+
+    def _check_rest(self, key: tuple[str, ...], access: Access) -> Rest | None:
+        rest = self._rests.get(key)
+        if rest is not None:
+            rest.check(self._monotonic_s(), access.name)
+        return rest
 
     def _jump(self, access: Access, hop: Hop, arguments: Sequence[str], depth: int) -> SshConnection | None:
         through = jump_arguments(hop, arguments)
@@ -94,7 +115,8 @@ class SshConnector:
             return None
         if depth == JUMPS_MAX:
             raise UsageError(f"{access.name}: more than {JUMPS_MAX} jump hosts (ProxyJump {hop.proxy_jump})")
-        key = (access.program, *through)
+        key = ("jump host", access.program, *through)
+        self._jumps_before[access.name].add(key)
         jump_access = Access(access.name, program=access.program, arguments=tuple(through), timeout_s=access.timeout_s)
         next_hop = effective_settings(jump_access, through)
         before = self._jump(access, next_hop, through, depth + 1)
@@ -103,7 +125,7 @@ class SshConnector:
             if connection is None or not connection.is_alive:
                 if connection is not None:
                     self._leave(connection)
-                connection = self._jumps[key] = SshConnection(jump_access, next_hop, before)
+                connection = self._jumps[key] = self._dial(key, jump_access, next_hop, before)
             return connection
 
     def _leave(self, way: SshShell | LocalShell | SshConnection) -> None:

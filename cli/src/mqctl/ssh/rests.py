@@ -17,7 +17,7 @@ REST_S_MAX: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Of a host, until `until_s` on the clock of who asks; `length_s` long, for `fault`."""
+    """Of a host or a jump host, until `until_s` on the clock of who asks; `length_s` long, for `fault`."""
 
     until_s: float
     length_s: float
@@ -30,7 +30,7 @@ class Rest:
         length_s = min(2 * before.length_s, REST_S_MAX) if before is not None and is_again else REST_S
         return cls(now_s + length_s, length_s, fault)
 
-    def check(self, now_s: float) -> None:
-        """Raise what the last attempt met, where it is too early for another one."""
+    def check(self, now_s: float, host: str) -> None:
+        """Raise what the last attempt met, where it is too early for another one. `host`: the one that is asked for."""
         if now_s < self.until_s:
-            raise type(self.fault)(self.fault.host, self.fault.why, self.fault.attempt)
+            raise type(self.fault)(host, self.fault.why, self.fault.attempt)
