@@ -185,7 +185,7 @@ def warm(peer: Target, rows: tuple[Row, ...], say: Say) -> None:
     for number in range(WARM_UPS_MAX):
         before_s = measure.cpu_s(peer)
         for row in rows:
-            measure.sample(peer, warming(row, peer.name), f"bench.warm.{row.name}.{number}")
+            measure.sample(peer, asked_of(peer.name, row), f"bench.warm.{row.name}.{number}")
         cost_us = (measure.cpu_s(peer) - before_s) * 1e6 / sum(row.on(peer.kind).count for row in rows)
         say(f"warming {peer.name}: {cost_us:.1f} µs of CPU per message")
         idle = idle + 1 if cost_us > best_us * STEADY else 0
@@ -194,9 +194,10 @@ def warm(peer: Target, rows: tuple[Row, ...], say: Say) -> None:
             return
 
 
-def warming(row: Row, name: str) -> Row:
-    """The row as it warms a broker of this name. In which order messages go over a peer's cluster is not what is
-    measured after that: out of it they are counted, and the peer stays. Ours has to keep it. Pure."""
+def asked_of(name: str, row: Row) -> Row:
+    """The row as a broker of this name is asked for it while a cluster is warmed, and for what a node that left handed
+    over. In which order a peer's messages arrive then is not what is measured: out of it they are counted, and the
+    peer stays. Ours has to keep it. Pure."""
     return row if name == peers.OURS or row.nodes == 1 else dataclasses.replace(row, is_ordered=False)
 
 
@@ -271,8 +272,8 @@ def _departed(name: str, row: Departure, place: Path, *, is_warm: bool) -> measu
     """On a cluster that has done what others are warmed by, once."""
     with _running(name, place, row.load.nodes, leaves=True, pages=row.pages) as peer:
         for one in CLUSTER_WARM_UP if is_warm else ():
-            measure.sample(peer, warming(one, name), f"bench.{row.name}.{one.name}")
-        figures = measure.departure(peer, row)
+            measure.sample(peer, asked_of(name, one), f"bench.{row.name}.{one.name}")
+        figures = measure.departure(peer, dataclasses.replace(row, load=asked_of(name, row.load)))
     shutil.rmtree(place)
     return figures
 

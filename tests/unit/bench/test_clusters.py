@@ -15,8 +15,8 @@ from bench.peers.classic import Classic
 from bench.peers.cluster import Cluster
 from bench.peers.mqops import clustered, node_name
 from bench.peers.peer import PAGE_BYTES, PAGED_FROM_BYTES, Member, Peer
-from bench.rounds import Plan, Record, warming
-from bench.rows import CLUSTER_WARM_UP, ROWS, WARM_UP, Choice, Row
+from bench.rounds import Plan, Record, asked_of
+from bench.rows import CLUSTER_WARM_UP, DEPARTURES, ROWS, WARM_UP, Choice, Row
 from tests.unit.bench.test_facts import BROKER_XML
 
 MEMBER = Member(1, (7001, 7002, 7003), "a<secret>")
@@ -87,13 +87,15 @@ def test_warm_up_takes_all_paths_of_the_rows_against_peers() -> None:
     assert paths(CLUSTER_WARM_UP) == paths(tuple(CLUSTER_ROWS))
 
 
-@pytest.mark.parametrize("row", [*WARM_UP, *CLUSTER_WARM_UP], ids=lambda row: row.name)
-def test_only_a_peer_whose_cluster_is_warmed_may_bring_messages_out_of_order(row: Row) -> None:
+@pytest.mark.parametrize(
+    "row", [*WARM_UP, *CLUSTER_WARM_UP, *(departure.load for departure in DEPARTURES)], ids=lambda row: row.name
+)
+def test_only_a_peer_may_bring_messages_out_of_order_while_it_is_warmed_or_after_a_node_left(row: Row) -> None:
     def may(name: str, asked: Row) -> bool:
         return "--any-order" in load.receive_arguments(asked, "q")
 
-    assert not may(peers.OURS, warming(row, peers.OURS))
-    assert may("artemis-1", warming(row, "artemis-1")) is (row.nodes > 1)
+    assert not may(peers.OURS, asked_of(peers.OURS, row))
+    assert may("artemis-1", asked_of("artemis-1", row)) is (row.nodes > 1)
     assert not may("artemis-1", row), "what is measured keeps its order"
 
 
