@@ -16,11 +16,13 @@ from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.quotas import NOTHING
-from mqbroker.core.queue.queue import Queue
+from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.node.amqp.peers.clients import clients_of
 from mqbroker.node.amqp.peers.peer import Peer
 from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.ends import SendingEndOf
 from mqbroker.node.values.inputs import AdminRequest
+from mqbroker.node.values.link_ends import consumer_of, receiving_end, sending_end
 
 ROWS_MAX = 10_000
 CONNECTIONS_MAX = 2**53
@@ -61,9 +63,7 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
             links = session.by_handle.values()
             yield _client(peer) | {
                 "channel": session.channel,
-                "consumers": sum(
-                    isinstance(link, SenderLink) and (link.end is None or link.end.is_shown) for link in links
-                ),
+                "consumers": sum(isinstance(link, SenderLink) and _is_shown(link) for link in links),
                 "producers": sum(isinstance(link, ReceiverLink) for link in links),
                 "unsettled": session.unsettled.count,
                 "window": session.window,
@@ -116,8 +116,8 @@ def _consumers(broker: Broker, peer: Peer) -> Iterator[dict[str, Any]]:
         for taken in session.unsettled:
             unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
         for link in session.by_handle.values():
-            if isinstance(link, SenderLink) and link.end is not None and link.end.client is not None:
-                yield _consumer(broker, (peer, session), link, unsettled.get(link, 0))
+            if isinstance(link, SenderLink) and (client := consumer_of(link)) is not None:
+                yield _consumer(broker, (peer, session), link, client, unsettled.get(link, 0))
 
 
 def _waiting(broker: Broker) -> Iterator[dict[str, Any]]:
@@ -143,9 +143,15 @@ def _without_links(broker: Broker, queue: Queue, conn: int | None) -> Iterator[d
             }  # fmt: skip
 
 
-def _consumer(broker: Broker, place: tuple[Peer, Session], link: SenderLink, unsettled: int) -> dict[str, Any]:
+def _is_shown(link: SenderLink) -> bool:
+    end: SendingEndOf[Peer] | None = sending_end(link)
+    return end is None or end.is_shown
+
+
+def _consumer(
+    broker: Broker, place: tuple[Peer, Session], link: SenderLink, consumer: Client, unsettled: int
+) -> dict[str, Any]:
     peer, session = place
-    consumer = link.end
     traffic = broker.activity.of(link)
     return _client(peer) | {
         "channel": session.channel,
@@ -170,7 +176,7 @@ def _producers(broker: Broker, peer: Peer, session: Session) -> Iterator[dict[st
         yield _client(peer) | {
             "channel": session.channel,
             "link": link.name,
-            "address": link.end.address_name,
+            "address": receiving_end(link).address_name,
             "credit": link.credit,
             "sent": traffic.count,
             "starved": link.is_starved,

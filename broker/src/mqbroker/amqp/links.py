@@ -5,7 +5,8 @@ answer to an attach that resumes one (§2.6.13) has no unsettled deliveries, whi
 does not know the outcome of, and a receiver to forget what it has not settled.
 
 `SenderLink` and `ReceiverLink` name what *we* do on the link, whoever attached it. `end` is free for whoever uses
-the connection. Counters, easily confused: delivery ids belong to the session, credit to the link, windows count frames.
+the connection, and an object here: who puts something there says in one place what it is. Counters, easily confused:
+delivery ids belong to the session, credit to the link, windows count frames.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class LinkBase:
         self.state = LinkState.DETACHED
         self.credit = 0
         self.delivery_count = 0
-        self.end: Any = None  # what becomes of its events: of whoever uses the connection
+        self.end: object = None  # what becomes of its events: of whoever uses the connection, and knows its class
         self.unsaid: bytes | None = None  # the frame with our half, which waits until what it promises holds
         self.holds_farewell = False  # the answer to a detach that closes, or comes before our half, waits for `part`
         self.fault: PeerFault | None = None  # of the peer's, for which we ended it

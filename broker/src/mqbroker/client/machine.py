@@ -148,13 +148,15 @@ class Machine(Reaching):
 
     def _settled(self, event: Settled) -> None:
         for taken in event.taken:
-            taken.link.end.settled(taken, event.outcome)
+            end: SenderEnd | CoordinatorEnd = taken.link.end
+            end.settled(taken, event.outcome)
         if event.owes_settlement:
             event.session.dispose(event.first, event.last, event.outcome, as_receiver=False)
 
     def _retired(self, event: Retired) -> None:
         for first, taken in event.taken:
-            taken.link.end.settled(taken, event.state)
+            end: SenderEnd | CoordinatorEnd = taken.link.end
+            end.settled(taken, event.state)
             if not event.is_settled:
                 event.session.dispose(first, first + taken.n - 1, event.state, as_receiver=False)
 

@@ -11,7 +11,7 @@ looked at once more when its turn comes, and whoever came to it meanwhile is tol
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
@@ -22,10 +22,12 @@ from mqbroker.core.address.address import Address
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.node.amqp.links.address_end import bound_runs
 from mqbroker.node.broker.eviction import evict, evict_producers, evicted
+from mqbroker.node.values.link_ends import receiving_end
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Queue
     from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.ends import ReceivingEndOf
 
 
 def deploy(broker: Broker, options: BrokerOptions, remarks: list[str]) -> Iterator[int]:
@@ -58,8 +60,9 @@ def _divert(broker: Broker, options: BrokerOptions) -> None:
     store.diverts = Diverts(options.diverts + kept, store)
     for peer in broker.peers.values():
         for link in peer.producers:
-            address = store.addresses.get(link.end.address_name or "")
-            if address is not None and link.end.takes_posts:  # what other nodes forward follows none
+            end: ReceivingEndOf[Any] = receiving_end(link)
+            address = store.addresses.get(end.address_name or "")
+            if address is not None and end.takes_posts:  # what other nodes forward follows none
                 bound_runs(store, link, address)
 
 

@@ -10,6 +10,7 @@ from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address.address import Address
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.amqp.peers.clients import clients_of
+from mqbroker.node.values.link_ends import receiving_end
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
@@ -58,5 +59,5 @@ def producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, Recei
     """Links on which messages may come, also those to one queue of it."""
     for peer in broker.peers.values():
         for link in peer.producers:
-            if link.is_attached and link.end.address_name == address.name:
+            if link.is_attached and receiving_end(link).address_name == address.name:
                 yield peer, link

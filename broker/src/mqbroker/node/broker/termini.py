@@ -22,7 +22,7 @@ from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.node.amqp.links.address_end import AddressEnd, bound_runs
 from mqbroker.node.amqp.links.consumer import LinkConsumer
-from mqbroker.node.amqp.links.ends import MadeEnd, answer_to
+from mqbroker.node.amqp.links.ends import MadeEnd, answer_to, consumer_on, set_receiving_end, set_sending_end
 from mqbroker.node.amqp.links.slow_consumers import SlowConsumers
 from mqbroker.node.amqp.links.terminus_expiry import TerminusExpiry
 from mqbroker.node.amqp.listeners.stolen_links import Stealing
@@ -101,7 +101,7 @@ class Termini:
             link.kept_bytes_max = self._broker.large.kept_bytes_max
             peer.producers[link] = None
         LOOK.has_touched = True
-        link.end = end
+        set_receiving_end(link, end)
         end.attached(peer)
         peer.grant(link)
 
@@ -159,7 +159,7 @@ class Termini:
             raise
         LOOK.has_touched = True
         link.holds_farewell = is_held
-        consumer = link.end = LinkConsumer(peer, link, queue)
+        consumer = set_sending_end(link, LinkConsumer(peer, link, queue))
         consumer.default_outcome = answer.default_outcome
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
@@ -230,7 +230,7 @@ class Termini:
                 self._broker.store.permit(peer.actor, CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
-                consumer = link.end = LinkConsumer(peer, link, queue)
+                consumer = set_sending_end(link, LinkConsumer(peer, link, queue))
                 consumer.is_subscription = consumer.is_asking = True
                 link.holds_farewell = queue.kind.is_durable
                 return
@@ -256,7 +256,7 @@ class Termini:
 
     def detached(self, peer: Peer, link: LinkBase) -> None:
         """A link is gone, and so is a queue that was made for it."""
-        consumer = link.end.consumer if isinstance(link, SenderLink) and link.end is not None else None
+        consumer = consumer_on(link)
         if consumer is not None:
             self._consumer_detached(peer, consumer)
         self._stealing.gone(peer, link)

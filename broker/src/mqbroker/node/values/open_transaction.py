@@ -17,6 +17,7 @@ from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
+from mqbroker.node.values.link_ends import consumer_of
 from mqbroker.wire.performatives import Accepted, Rejected, TransactionalState
 
 WHOLE: Final = Portion(NO_FEWER, NO_FEWER, 0, 0)
@@ -79,7 +80,7 @@ class OpenTransaction:
         settlements: list[Settlement] = []
         for session, first, taken in self._take_enlisted():
             outcome = taken.token.outcome
-            self.work.retire(*segment_of(taken), outcome, taken.link.end)
+            self.work.retire(*segment_of(taken), outcome, consumer_of(taken.link))
             _gather(settlements, Settlement(session, first, first + taken.n - 1, outcome))
         return settlements
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink
     from mqbroker.core.address.permissions import Actor
     from mqbroker.core.queue.meter import Meter
-    from mqbroker.node.amqp.links.ends import AddressPart
     from mqbroker.node.amqp.peers.peer import Peer
+    from mqbroker.node.values.ends import AddressPart
+    from mqbroker.wire.performatives import Attach
     from mqbroker.wire.run import Run
 
 
@@ -43,6 +44,7 @@ class AddressEnd:
     request_size_max = 0
     checks_forms = True
     takes_posts = True
+    can_reject = True
 
     def __init__(self, peer: Peer, address: Address, routing: str = "") -> None:
         """`routing`: what the sender wants of a new one; where that is empty the address decides."""
@@ -195,6 +197,9 @@ class AddressEnd:
     def attached(self, peer: Peer) -> None:
         """The address has one producer more, and is not deleted meanwhile."""
         self._store.auto_delete.attached(self.address)
+
+    def answered(self, peer: Peer, link: ReceiverLink, answer: Attach) -> None:
+        """Clients ask for their links themselves."""
 
     def detached(self, peer: Peer, event: Detached) -> None:
         """The address has one producer less."""

@@ -20,7 +20,7 @@ from mqbroker.wire.sections import Header, decode_header
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached
     from mqbroker.node.amqp.peers.peer import Peer
-    from mqbroker.wire.performatives import Source
+    from mqbroker.wire.performatives import Attach, Error, Source
 
 EMPTY_HEADER: Final = encode_composite(Header())  # what a message without one means (AMQP 1.0 §3.2.1)
 
@@ -156,6 +156,18 @@ class LinkConsumer:
         """The link is over. What becomes of the queue is said where links are attached (termini.py)."""
         if self.download is not None:
             self.download.end()
+
+    def answered(self, peer: Peer, link: SenderLink, answer: Attach) -> None:
+        """Clients ask for their links themselves."""
+
+    def told_of(self, segment: Segment) -> None:
+        """Nothing is kept of what it was sent."""
+
+    def outcomes_taken(self) -> None:
+        """Nothing follows from them."""
+
+    def ended(self, error: Error | None) -> None:
+        """What was on the link is back in its queue, for whoever is there."""
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -23,16 +23,21 @@ REJECTED_NAME = "amqp:rejected:list"
 
 
 class CoordinatorEnd(ReceivingEnd):
-    """Takes in what is asked of the coordinator. `can_reject`: the source supports the outcome rejected."""
+    """Takes in what is asked of the coordinator."""
 
-    __slots__ = ("can_reject",)
+    __slots__ = ("_can_reject",)
 
     fixed_credit = CREDIT
     request_size_max = REQUEST_SIZE_MAX
 
     def __init__(self, attach: Attach) -> None:
         outcomes = attach.source.outcomes if attach.source is not None else None
-        self.can_reject = outcomes is None or REJECTED_NAME in outcomes
+        self._can_reject = outcomes is None or REJECTED_NAME in outcomes
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether the source of the link supports the outcome rejected."""
+        return self._can_reject
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Requests to declare or discharge a transaction came (AMQP 1.0 §4.1)."""

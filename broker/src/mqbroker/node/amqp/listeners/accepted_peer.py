@@ -18,9 +18,10 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.listeners import open_answer
 from mqbroker.node.amqp.listeners.logins import login_key
+from mqbroker.node.amqp.peers.event_handlers import HANDLERS
 from mqbroker.node.amqp.peers.large_messages import kept_bytes_max
 from mqbroker.node.amqp.peers.patience import Patience
-from mqbroker.node.amqp.peers.peer import HANDLERS, Peer
+from mqbroker.node.amqp.peers.peer import Peer
 from mqbroker.node.amqp.peers.turns import CALM_WORK
 from mqbroker.node.values.handshake import Hello
 from mqbroker.node.values.inputs import ConnectionAccepted

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mqbroker.amqp import work
 from mqbroker.base.notice import Level
 from mqbroker.node.amqp.peers.clients import client_on, clients_of
+from mqbroker.node.values.link_ends import receiving_end
 from mqbroker.wire.performatives import Close
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _rechecked(peer: Peer) -> Iterator[int]:
     """All links on which messages may come."""
     for link in list(peer.producers):
         if link in peer.producers:
-            link.end.recheck(peer.actor)
+            receiving_end(link).recheck(peer.actor)
         yield work.LOOKED_AT
 
 

@@ -14,6 +14,7 @@ from mqbroker.amqp.links import SETTLE_SETTLED, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY, RedirectPlace
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.node.amqp.links.ends import set_sending_end
 from mqbroker.node.amqp.links.told_links import FRAME_HEAD_BYTES, ToldEnd
 from mqbroker.wire.performatives import Attach, Source
 
@@ -80,6 +81,6 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
     # Whatever settle mode was wished for: an outcome would change nothing. The answer says so (§2.6.3).
     link.accept(replace(attach, snd_settle_mode=SETTLE_SETTLED), Source(address=TOPOLOGY))
     LOOK.has_touched = True
-    end = link.end = TopologyEnd(peer, link)
+    end = set_sending_end(link, TopologyEnd(peer, link))
     elsewhere.add(peer.conn, end)
     return True

@@ -9,6 +9,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.node.amqp.peers.containment import Containment
 from mqbroker.node.amqp.peers.turns import Turns
 from mqbroker.node.values.base_broker import BaseBroker
+from mqbroker.node.values.link_ends import sending_end
 
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.large_messages import LargeMessages
     from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.values.effects import CloseConnection
+    from mqbroker.node.values.ends import SendingEndOf
     from mqbroker.node.values.inputs import ConnectionAccepted
 
 
@@ -71,9 +73,10 @@ class AmqpBroker(BaseBroker):
         """Consumers that asked for what there is, and have it by now, are told that this was all (AMQP 1.0 §2.6.7)."""
         LOOK.has_touched = True
         for link in list(self.draining):
+            end: SendingEndOf[Peer] | None = sending_end(link)
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif link.end.is_drained:
+            elif end is not None and end.is_drained:
                 peer = self.draining.pop(link)
                 link.drained()
                 peer.touch()  # in a step in which only the disk had something to say

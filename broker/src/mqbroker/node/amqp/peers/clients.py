@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import LinkBase, SenderLink
+from mqbroker.node.values.link_ends import consumer_of
 
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
@@ -14,10 +15,7 @@ if TYPE_CHECKING:
 
 def client_on(link: LinkBase) -> Client | None:
     """Who consumes over a link, if somebody does."""
-    if not isinstance(link, SenderLink) or not link.is_attached or link.end is None:
-        return None
-    client: Client | None = link.end.client
-    return client
+    return consumer_of(link) if isinstance(link, SenderLink) and link.is_attached else None
 
 
 def clients_in(sessions: Iterable[Session]) -> Iterator[Client]:

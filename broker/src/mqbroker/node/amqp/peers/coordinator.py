@@ -29,6 +29,7 @@ from mqbroker.core.store.transaction import Transaction
 from mqbroker.node.amqp.peers.malformed import CONDITION, end_link
 from mqbroker.node.amqp.peers.settlements import outcome_of
 from mqbroker.node.values.ending import Ending
+from mqbroker.node.values.link_ends import consumer_of, receiving_end
 from mqbroker.node.values.open_transaction import Enlistment, OpenTransaction, Settlement, segment_of
 from mqbroker.wire.performatives import (
     Declare,
@@ -45,6 +46,7 @@ from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
+    from mqbroker.node.values.ends import ReceivingEndOf
 
 CALLED_OFF: Final = "amqp:connection:forced"  # the close that follows says it, too
 UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
@@ -109,7 +111,7 @@ class Transactions:
         """§4.2: by the outcome where the source has it, else by the end of the link."""
         if not link.is_attached:
             return
-        if link.end.can_reject:
+        if receiving_end(link).can_reject:
             link.session.dispose(delivery_id, delivery_id, Rejected(error=_told(error)), as_receiver=True)
         else:
             link.detach(error.condition, error.description)
@@ -254,7 +256,7 @@ class Transactions:
         if not link.is_attached:
             self.unposted(Unposted(txn_id))
             return
-        if not link.end.takes_posts:
+        if not receiving_end(link).takes_posts:
             # Requests to the coordinator, and what another node forwards: that is nobody's until it is taken in.
             link.detach("amqp:not-allowed", "only messages to an address can be part of a transaction")
             return
@@ -296,7 +298,7 @@ class Transactions:
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
     def _take_in(self, transaction: OpenTransaction, link: ReceiverLink, run: Run) -> None:
-        end = link.end
+        end: ReceivingEndOf[Peer] = receiving_end(link)
         place = end.place_of(run)
         address, routing = place
         limit = self._broker.options.limits.transactions_per_connection_max_size_bytes
@@ -334,7 +336,8 @@ class Transactions:
             elif transaction is None or not transaction.work.is_open:
                 self._leave(event.session, first, taken, is_settled=is_settled)
             elif is_settled:
-                transaction.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.end)
+                came_to = outcome_of(taken.link, outcome)
+                transaction.work.retire(*segment_of(taken), came_to, consumer_of(taken.link))
             else:
                 transaction.enlist(event.session, (first, taken), outcome)
         if transaction is None:
@@ -380,7 +383,8 @@ class Transactions:
             if not isinstance(taken.token, Enlistment):
                 plain.append(taken)
             elif event.outcome is None and taken.token.transaction.work.is_open:
-                taken.token.transaction.work.retire(*segment_of(taken), taken.token.outcome, taken.link.end)
+                consumer = consumer_of(taken.link)
+                taken.token.transaction.work.retire(*segment_of(taken), taken.token.outcome, consumer)
             else:
                 plain.append(self._withdrawn(taken, None))
         said = event.outcome, event.owes_settlement, event.first, event.last, event.has_more

@@ -13,26 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
     Aborted,
-    Began,
     ConnectionEvent,
     CreditGiven,
     CreditUsed,
     Dead,
     Detached,
     Empty,
-    Ended,
     Incoming,
-    LinksLeft,
-    MessagePiece,
-    Numbered,
     Posted,
-    Retired,
-    Returned,
-    SenderSettled,
-    Settled,
-    Unposted,
-    Whole,
-    WorkDone,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.work import NO_BOUND
@@ -46,9 +34,10 @@ from mqbroker.node.amqp.peers.clients import clients_in
 from mqbroker.node.amqp.peers.coordinator import Transactions
 from mqbroker.node.amqp.peers.farewell import Farewell
 from mqbroker.node.amqp.peers.patience import Patience
-from mqbroker.node.amqp.peers.settlements import take_back, take_outcomes
+from mqbroker.node.amqp.peers.settlements import take_back
 from mqbroker.node.amqp.peers.uploads import Uploads
 from mqbroker.node.values.effects import CloseConnection, PauseReading
+from mqbroker.node.values.link_ends import end_of, forget_end, receiving_end, sending_end
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
@@ -57,6 +46,7 @@ if TYPE_CHECKING:
     from mqbroker.core.queue.queue import Client, Queue, Segment
     from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.values.effects import Send
+    from mqbroker.node.values.ends import ReceivingEndOf, SendingEndOf
 
 LINGER_MS: Final = 500
 # What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
@@ -372,7 +362,8 @@ class Peer(ABC):
             link.is_passed_over = True
             return
         if link.is_attached:  # else the same read brought more after what made us detach the link
-            link.end.incoming(self, event)
+            end: ReceivingEndOf[Peer] = receiving_end(link)
+            end.incoming(self, event)
 
     def _posted(self, event: Posted) -> None:
         self.transactions.post(event)
@@ -385,7 +376,7 @@ class Peer(ABC):
     def _credit_used(self, event: Aborted | CreditUsed) -> None:
         self.replenish(event.link)
 
-    def _empty(self, event: Empty) -> None:
+    def _came_empty(self, event: Empty) -> None:
         """Not a message (§3.2): it goes to nobody. A settled one is passed over, because its sender cannot be told,
         except by the end of its transaction: what cannot be posted fails that, as everywhere."""
         link, delivery_id, is_settled, txn_id = event
@@ -416,7 +407,7 @@ class Peer(ABC):
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit, or a place among those who wait for room."""
-        end = link.end
+        end: ReceivingEndOf[Peer] = receiving_end(link)
         if end.fixed_credit:
             link.grant(end.fixed_credit)
             self.touch()
@@ -436,8 +427,9 @@ class Peer(ABC):
 
     def _credit_given(self, event: CreditGiven) -> None:
         LOOK.has_touched = True
-        if event.link.end is not None:
-            event.link.end.credit_given()
+        end: SendingEndOf[Peer] | None = sending_end(event.link)
+        if end is not None:
+            end.credit_given()
 
     def _detached(self, event: Detached) -> None:
         """A link is over, and so is what it had."""
@@ -449,11 +441,12 @@ class Peer(ABC):
             self.producers.pop(link, None)
             self.uploads.drop(link)
             self.broker.starved.pop(link, None)
-        if link.end is not None:
-            link.end.detached(self, event)
+        end: ReceivingEndOf[Peer] | SendingEndOf[Peer] | None = end_of(link)
+        if end is not None:
+            end.detached(self, event)
         self.broker.link_detached(self, link)
         if isinstance(link, SenderLink):
-            link.end = None  # each would keep the other one for ever
+            forget_end(link)
 
     def tell_failure(self, condition: str, why: str) -> None:
         """The connection ends by a fault: log that."""
@@ -469,32 +462,3 @@ class Peer(ABC):
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = CloseConnection(self.conn, LINGER_MS)
-
-
-def _nothing(peer: Peer, event: Began | SenderSettled) -> None:
-    """Links bring their own events, and what we owe goes out by itself."""
-
-
-HANDLERS: dict[type, Callable[[Any, Any], None]] = {
-    Incoming: Peer.incoming,
-    MessagePiece: lambda peer, event: peer.uploads.piece(event),
-    Whole: lambda peer, event: peer.uploads.whole(event),
-    Aborted: Peer._aborted,
-    Empty: Peer._empty,
-    Posted: Peer._posted,
-    Settled: take_outcomes,
-    Numbered: lambda _peer, event: event.link.end.numbered(event.first_id, event.mark),
-    Retired: lambda peer, event: peer.transactions.retire(event),
-    CreditGiven: Peer._credit_given,
-    CreditUsed: Peer._credit_used,
-    Unposted: lambda peer, event: peer.transactions.unposted(event),
-    SenderSettled: _nothing,
-    Began: _nothing,
-    Returned: take_back,
-    Detached: Peer._detached,
-    WorkDone: lambda _peer, event: event.then(),
-    LinksLeft: lambda peer, _event: peer.broker.turns.parts(peer),
-    Ended: lambda peer, event: peer.broker.scope_ended(peer, event.session),
-    Dead: Peer._dead,
-}
-"""One handler for each kind of event that is the same whoever opened the connection."""

@@ -8,20 +8,23 @@ from mqbroker.amqp.states import MAPPED
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.store.outcomes import apply_outcome
+from mqbroker.node.values.link_ends import consumer_of, sending_end
 from mqbroker.node.values.open_transaction import segment_of
-from mqbroker.wire.performatives import Received, Rejected
+from mqbroker.wire.performatives import Modified, Received, Rejected
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Returned, Settled
     from mqbroker.amqp.links import SenderLink
     from mqbroker.node.amqp.peers.peer import Peer
+    from mqbroker.node.values.ends import SendingEndOf
 
 
 def outcome_of(link: SenderLink, said: Any) -> Any:
     """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
     if said is not None and not isinstance(said, Received):
         return said
-    return link.end.default_outcome if link.end is not None else None
+    end: SendingEndOf[Peer] | None = sending_end(link)
+    return end.default_outcome if end is not None else None
 
 
 def take_outcomes(peer: Peer, event: Settled) -> None:
@@ -36,7 +39,8 @@ def take_outcomes(peer: Peer, event: Settled) -> None:
             continue  # a copy: the message itself never left
         outcome = outcome_of(taken.link, event.outcome)
         queue, segment = segment_of(taken)
-        is_durable = apply_outcome(store, queue, segment, outcome, taken.link.end) or is_durable
+        consumer = consumer_of(taken.link) if isinstance(outcome, Modified) else None  # no other one asks for it
+        is_durable = apply_outcome(store, queue, segment, outcome, consumer) or is_durable
         if isinstance(outcome, Rejected):
             peer.rejected_count += taken.n
     if peer.rejected_count and not event.has_more:

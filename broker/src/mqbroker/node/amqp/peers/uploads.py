@@ -17,6 +17,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.node.amqp.peers.large_messages import UPLOAD_BYTES_MAX, FilePiece
 from mqbroker.node.amqp.peers.malformed import end_link
+from mqbroker.node.values.link_ends import receiving_end
 from mqbroker.wire.body_check import BodyCheck
 from mqbroker.wire.header_section import section_of
 from mqbroker.wire.large import large_run
@@ -25,6 +26,7 @@ from mqbroker.wire.wellformed import form_of
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
+    from mqbroker.node.values.ends import ReceivingEndOf
 
 
 class Upload:
@@ -83,7 +85,7 @@ class Uploads:
                 return
             upload = Upload(self._broker.store.large.begin(), event.head)
             self._by_link[event.link] = upload
-            if not event.link.end.checks_forms:
+            if not receiving_end(event.link).checks_forms:
                 upload.check = None
         if not self._check(upload, event):
             self._end(event.link, upload.failure)
@@ -204,7 +206,8 @@ class Uploads:
         peer = self._broker.peers.get(self._conn)
         if peer is not None and not peer.connection.is_dead and event.link.is_attached:
             if upload.failure:
-                event.link.end.not_stored(peer, event, upload.failure)
+                end: ReceivingEndOf[Peer] = receiving_end(event.link)
+                end.not_stored(peer, event, upload.failure)
             else:
                 peer.act((event,))
         LOOK.has_touched = True

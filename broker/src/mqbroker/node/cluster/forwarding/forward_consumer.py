@@ -56,6 +56,9 @@ class ForwardLinks(Protocol):
     def wait_for_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
         """Messages that have left the queue are not sent again once their settlement is on disk."""
 
+    def look(self, consumer: ForwardConsumer) -> None:
+        """The other node has answered for some of its messages, and that is done."""
+
     def stuck(self, queue: Queue, why: str) -> None:
         """What keeps a queue from draining."""
 
@@ -263,6 +266,10 @@ class ForwardConsumer(LinkConsumer):
     def answered(self, peer: Peer, link: SenderLink, answer: Attach) -> None:
         """The other node has answered the attach."""
         self.forwards.attached(self, answer)
+
+    def outcomes_taken(self) -> None:
+        """What the other node has answered for is done."""
+        self.forwards.look(self)
 
     def ended(self, error: Error | None) -> None:
         """The link is over, and what was on it is back in its queue."""

@@ -16,6 +16,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.node.amqp.links.refusals import refuse_run
 from mqbroker.node.amqp.peers.gate import Gate
+from mqbroker.node.values.link_ends import receiving_end
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.cluster.grouping import Grouping
     from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.cluster.grouping.grouping import Failures, GroupingHandler
+    from mqbroker.node.values.ends import AddressPart, ReceivingEndOf
     from mqbroker.wire.run import Run
 
 UNDECIDED: Final = "amqp:resource-limit-exceeded"
@@ -126,7 +128,7 @@ class GroupGate(Gate):
 
     def _wanted(self, peer: Peer, event: Incoming | Posted) -> dict[GroupKey, str]:
         wanted: dict[GroupKey, str] = {}
-        for address, begin, end in event.link.end.group_parts(peer, event):
+        for address, begin, end in _parts(peer, event):
             if address is not None and self._core.covers(address):
                 wanted |= self._core.wanted(address, part_of(event.run, begin, end, event.run.traits))
         return wanted
@@ -134,7 +136,7 @@ class GroupGate(Gate):
     def _ranges(self, peer: Peer, event: Incoming, failed: set[GroupKey]) -> list[tuple[int, int, bool]]:
         """The run in parts (from, to before, whether a group of them has failed)."""
         merged: list[tuple[int, int, bool]] = []
-        for address, begin, end in event.link.end.group_parts(peer, event):
+        for address, begin, end in _parts(peer, event):
             ranges: list[tuple[int, int, bool]] = [(0, end - begin, False)]
             if address is not None and self._core.covers(address):
                 run = part_of(event.run, begin, end, event.run.traits)
@@ -143,3 +145,8 @@ class GroupGate(Gate):
                 first = merged.pop()[0] if merged and merged[-1][2] == is_refused else begin + low
                 merged.append((first, begin + high, is_refused))
         return merged
+
+
+def _parts(peer: Peer, event: Incoming | Posted) -> list[AddressPart]:
+    end: ReceivingEndOf[Peer] = receiving_end(event.link)
+    return end.group_parts(peer, event)

@@ -6,7 +6,7 @@ On it come the notices of the other node, and on it go the messages that are for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -26,26 +26,29 @@ from mqbroker.amqp.events import (
     Settled,
 )
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.links import ROLE_SENDER
+from mqbroker.amqp.links import ROLE_SENDER, ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.listeners.open_answer import ESTABLISHMENT_FAILED
+from mqbroker.node.amqp.peers.event_handlers import HANDLERS
 from mqbroker.node.amqp.peers.patience import Patience
-from mqbroker.node.amqp.peers.peer import HANDLERS, Peer
+from mqbroker.node.amqp.peers.peer import Peer
 from mqbroker.node.amqp.peers.settlements import take_outcomes
 from mqbroker.node.cluster.membership import notice_links
 from mqbroker.node.cluster.membership.forwards import Forwards
 from mqbroker.node.values.credentials import CLUSTER_USER, password_of
 from mqbroker.node.values.handshake import hello_of
 from mqbroker.node.values.inputs import Connected
+from mqbroker.node.values.link_ends import receiving_end, sending_end
 from mqbroker.wire.performatives import Open
 
 if TYPE_CHECKING:
     from mqbroker.node.cluster.membership.bridge import Bridge
     from mqbroker.node.cluster.membership.cluster_broker import ClusterBroker
+    from mqbroker.node.values.ends import ReceivingEndOf, SendingEndOf
 
 FRAME_BYTES: Final = 1 << 20  # one notice fits
 FRAME_BEFORE_OPEN_BYTES: Final = 16 << 10
@@ -155,13 +158,21 @@ class BridgePeer(Peer):
         event.link.refuse(event.attach, "amqp:not-allowed", "on a bridge, the one that dialled asks for links")
 
     def _attached(self, event: Attached) -> None:
-        event.link.end.answered(self, event.link, event.attach)
+        link = event.link
+        if isinstance(link, ReceiverLink):
+            taking: ReceivingEndOf[Peer] = receiving_end(link)
+            taking.answered(self, link, event.attach)
+        else:
+            giving: SendingEndOf[Peer] | None = sending_end(link)
+            assert giving is not None  # it is forgotten when the link is over
+            giving.answered(self, link, event.attach)
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
-        end = event.link.end
+        link = event.link
+        end: SendingEndOf[Peer] | None = sending_end(link) if isinstance(link, SenderLink) else None
         super()._detached(replace(event, is_orderly=True))
-        if event.link.role is ROLE_SENDER:
+        if link.role is ROLE_SENDER:
             if end is not None:
                 end.ended(event.error)
         elif not self.connection.is_dead:
@@ -171,9 +182,10 @@ class BridgePeer(Peer):
     def _settled(self, event: Settled) -> None:
         if not self.forwards.settled(event):
             take_outcomes(self, event)
-        for consumer in dict.fromkeys(taken.link.end for taken in event.taken):
-            if consumer is not None:
-                self.forwards.look(consumer)
+        ends: Iterable[SendingEndOf[Peer] | None] = (sending_end(taken.link) for taken in event.taken)
+        for end in dict.fromkeys(ends):
+            if end is not None:
+                end.outcomes_taken()
 
     def _ended(self, event: Ended) -> None:
         if not self.connection.is_dead:

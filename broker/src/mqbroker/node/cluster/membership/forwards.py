@@ -17,10 +17,12 @@ from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.handed_over import ANSWERED_MAX
 from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.node.amqp.links.ends import set_sending_end
 from mqbroker.node.cluster.forwarding.drain_links import attach_of, heard, pause_told
 from mqbroker.node.cluster.forwarding.forward_consumer import ForwardConsumer
 from mqbroker.node.cluster.forwarding.forwarding_terms import ENDED, NOT_FOUND, OLDER, has_made
 from mqbroker.node.cluster.forwarding.rivals import rivals_at
+from mqbroker.node.values.link_ends import sending_end
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.node.values.subscriptions import is_of_subscribers
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
@@ -28,6 +30,7 @@ from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 if TYPE_CHECKING:
     from mqbroker.node.cluster.forwarding.rivals import RivalWaits
     from mqbroker.node.cluster.membership.bridge_peer import BridgePeer
+    from mqbroker.node.values.ends import SendingEndOf
 
 
 class Forwards:
@@ -76,7 +79,7 @@ class Forwards:
             self._refused(queue, fault.description)
             return
         LOOK.has_touched = True
-        consumer = link.end = self.consumers[queue] = ForwardConsumer(self, link, queue)
+        consumer = self.consumers[queue] = set_sending_end(link, ForwardConsumer(self, link, queue))
         consumer.is_arriving = True
         queue.arriving_count += 1
         self._look(queue)
@@ -207,8 +210,9 @@ class Forwards:
     def settled(self, event: Settled) -> bool:
         """Whether the outcome was ours to act on: there was no queue for the messages."""
         for taken in event.taken:
-            if taken.token is not None and taken.link.end is not None:
-                taken.link.end.told_of(segment_of(taken)[1])
+            end: SendingEndOf[BridgePeer] | None = sending_end(taken.link)
+            if taken.token is not None and end is not None:
+                end.told_of(segment_of(taken)[1])
         if self.broker.canaries.waiting and isinstance(event.outcome, Accepted):
             for taken in event.taken:
                 if taken.token is not None:

@@ -20,7 +20,7 @@ from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.config.slices import ClusterConnectionOptions
-from mqbroker.node.amqp.links.ends import ReceivingEnd
+from mqbroker.node.amqp.links.ends import ReceivingEnd, set_receiving_end, set_sending_end
 from mqbroker.node.amqp.links.told_links import FRAME_HEAD_BYTES, ToldEnd
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol, UInt, decode_value
@@ -104,7 +104,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
         raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
-    end = link.end = ClusterNoticeEnd(peer, link, announcer)
+    end = set_sending_end(link, ClusterNoticeEnd(peer, link, announcer))
     end.begin(hello.node_id, hops, AddressPrefixes(addresses))
     return True
 
@@ -158,7 +158,7 @@ def follow(
         )
     )  # fmt: skip
     LOOK.has_touched = True
-    link.end = ClusterNoticeFeed(heard)
+    set_receiving_end(link, ClusterNoticeFeed(heard))
     peer.touch()
 
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from mqbroker.amqp.events import Incoming, Posted
     from mqbroker.amqp.links import ReceiverLink
     from mqbroker.core.address.permissions import Actor
-    from mqbroker.node.amqp.links.ends import AddressPart
     from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer
     from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.values.base_broker import BaseBroker
+    from mqbroker.node.values.ends import AddressPart
     from mqbroker.wire.performatives import Attach
 
 NO_PREFIXES = Prefixes()
