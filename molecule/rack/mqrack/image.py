@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mqrack import aptsources
+from mqrack import aptsources, archives
 from mqrack.command import run
 from mqrack.errors import RackError
 from mqrack.layout import IMAGES
@@ -44,6 +44,8 @@ FILES = {
     # A resolver copied from the machine that builds would make sudo wait for a server that no host can reach.
     "etc/resolv.conf": "",
     "etc/hostname": "",
+    # Debian's own, of python3.11, has Ubuntu's reports of crashes in mind.
+    "etc/python3.11/sitecustomize.py": Path(archives.__file__).read_text(),
     "etc/sudoers.d/deploy": "deploy ALL=(ALL) NOPASSWD: ALL\n",
     "etc/ssh/sshd_config.d/rack.conf": "PasswordAuthentication no\nPermitRootLogin no\nMaxStartups 100:30:200\n",
 }
