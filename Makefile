@@ -18,7 +18,7 @@ demo: ## three hosts, one cluster, 10,000 messages, a power cut, a host that lea
 	@$(READY)
 	@$(BIN)/python -m demo
 
-test: ## what has to hold, of long tables the share of the day: needs root and at most 30 minutes
+test: ## what has to hold, of long tables the share of the day: needs root and at most 20 minutes
 	@$(READY)
 	@$(CHECKS) test
 

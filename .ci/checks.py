@@ -156,7 +156,7 @@ PARTS = (
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),
     # Tests of one file share brokers or hosts, so they stay together. Foreign clients are being built meanwhile.
-    Part("native build", (pytest(NATIVE),), lane=PROCESSES),
+    Part("native build", (pytest(NATIVE),), lane=PROCESSES, day_of_three=0),
     Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), lane=PROCESSES),
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), lane=PROCESSES),
     Part("mqctl on hosts", (pytest(ON_HOSTS),), lane=HOSTS),

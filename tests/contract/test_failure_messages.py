@@ -467,6 +467,7 @@ def test_who_goes_first_is_told_to_whom_asks_for_more(
     assert task["ansible.builtin.debug"]["verbosity"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("awaited", "size", "waiting", "deferred"),
     [

@@ -94,7 +94,6 @@ def printed(code: str, first: Path | None, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.one_day_in_three(2)
 def test_histories_come_to_the_same_as_with_pythons_modules(installed: Path) -> None:
     compiled, python = printed(HISTORIES, installed).splitlines(), printed(HISTORIES, None).splitlines()
     assert (compiled[0], python[0]) == ("yes", "no")

@@ -40,19 +40,27 @@ def test_marked(): pass
 
 
 def taken(place: Path, today: str, text: str, file: str = "test_it.py") -> list[str]:
-    """Names of the tests that passed on that day. What is left out is not skipped, which fails a run that counts."""
-    (place / file).parent.mkdir(parents=True, exist_ok=True)
+    """Names of the tests of the file that passed on that day."""
+    return taken_of(place, today, text, [file])[file]
+
+
+def taken_of(place: Path, today: str, text: str, files: list[str]) -> dict[str, list[str]]:
+    """File -> names of its tests that passed on that day. What is left out is not skipped, which fails a run that
+    counts."""
+    for file in files:
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_text(text)
     (place / "conftest.py").write_text("from tests.support.rotation import pytest_collection_modifyitems\n")
-    (place / file).write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-c", ROOT / "pyproject.toml", "--rootdir", place,
-         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", place / file],
+         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", *(place / file for file in files)],
         env={**os.environ, "CI": "true", "CHECKS_DAY": today, "PYTEST_ADDOPTS": ""}, capture_output=True, text=True,
         timeout=5 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout
-    return re.findall(r"::test_(\S+) PASSED", done.stdout)
+    passed = re.findall(r"^(\S+)::test_(\S+) PASSED", done.stdout, re.MULTILINE)
+    return {file: [name for where, name in passed if where.endswith(file)] for file in files}
 
 
 @pytest.mark.slow
@@ -82,15 +90,15 @@ def test_of_slow_tests_each_day_has_a_third_and_three_days_have_all(tmp_path: Pa
 
 @pytest.mark.slow
 def test_of_files_that_run_processes_each_day_has_a_third_and_what_has_a_mark_has_its_own(tmp_path: Path) -> None:
-    files = [f"tests/system/broker/test_file_{number}.py" for number in range(6)]
-    days = [[taken(tmp_path, today, STORIES, file) for file in files] for today in ("20784", "20785", "20786")]
+    shared = [f"tests/system/broker/test_file_{number}.py" for number in range(6)]
+    apart = ["tests/system/mqctl/test_rack.py", "tests/system/rack/test_image.py"]
+    days = [taken_of(tmp_path, today, STORIES, [*shared, *apart]) for today in ("20784", "20785", "20786")]
     for number, day in enumerate(days):
         marked = ("zero", "one", "two")[number]
-        assert all(marked in names and len(names) == (2 if "each_day" in names else 1) for names in day)
-    assert [sum("each_day" in day[file] for day in days) for file in range(6)] == [1] * 6
-    assert all(0 < sum("each_day" in names for names in day) < 6 for day in days)
-    apart = taken(tmp_path, "20784", STORIES, "tests/system/mqctl/test_rack.py")
-    assert apart == taken(tmp_path, "20784", STORIES, "tests/system/rack/test_image.py") == ["each_day", "zero"]
+        assert all(marked in names and len(names) == (2 if "each_day" in names else 1) for names in day.values())
+        assert [day[file] for file in apart] == [["each_day", marked]] * 2
+        assert 0 < sum("each_day" in day[file] for file in shared) < 6
+    assert [sum("each_day" in day[file] for day in days) for file in shared] == [1] * 6
 
 
 def test_what_is_run_each_day_is_there_and_has_its_reason() -> None:
