@@ -43,9 +43,9 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
         share = made.get(peer.conn, NOTHING)
         yield _client(peer) | {
             "listener": peer.listener_name,
-            "sessions": len(peer.connection.sessions),
-            "links": sum(len(session.by_handle) for session in peer.connection.sessions),
-            "unsettled": sum(session.unsettled.count for session in peer.connection.sessions),
+            "sessions": len(peer.sessions),
+            "links": sum(len(session.by_handle) for session in peer.sessions),
+            "unsettled": sum(session.unsettled.count for session in peer.sessions),
             "queues": share.queues,
             "addresses": share.addresses,
             "blocked": peer.is_blocked,
@@ -59,7 +59,7 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
     """`sessions`: one object each."""
 
     def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
-        for session in peer.connection.sessions:
+        for session in peer.sessions:
             links = session.by_handle.values()
             yield _client(peer) | {
                 "channel": session.channel,
@@ -95,7 +95,7 @@ def show_producers(broker: Broker, request: AdminRequest) -> None:
     wanted: str = request.arguments["address"]
 
     def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
-        rows = (row for session in peer.connection.sessions for row in _producers(broker, peer, session))
+        rows = (row for session in peer.sessions for row in _producers(broker, peer, session))
         return (row for row in rows if not wanted or row["address"] == wanted)
 
     listing.answer(broker, request, _chosen(broker, request), _of_present(broker, rows_of), rows_max=ROWS_MAX)
@@ -111,13 +111,16 @@ def _of_present(broker: Broker, rows_of: RowsOf) -> RowsOf:
 
 
 def _consumers(broker: Broker, peer: Peer) -> Iterator[dict[str, Any]]:
-    for session in peer.connection.sessions:
+    for session in peer.sessions:
         unsettled: dict[Any, int] = {}
         for taken in session.unsettled:
             unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
         for link in session.by_handle.values():
             if isinstance(link, SenderLink) and (client := consumer_of(link)) is not None:
                 yield _consumer(broker, (peer, session), link, client, unsettled.get(link, 0))
+    if not peer.sessions:
+        for client in peer.clients():
+            yield _client(peer) | _without_link(client)
 
 
 def _waiting(broker: Broker) -> Iterator[dict[str, Any]]:
@@ -135,12 +138,18 @@ def _without_links(broker: Broker, queue: Queue, conn: int | None) -> Iterator[d
     """Clients of a queue, all or those of one connection, that are with none of the peers, so that no link has them."""
     for client in clients_of(queue):
         if client.conn not in broker.peers and conn in (None, client.conn):
-            yield {
-                "connection": client.conn, "peer": client.far, "user": None, "container_id": None, "channel": None,
-                "link": client.name, "queue": queue.kind.name, "address": queue.kind.address,
-                "credit": client.capacity(), "unsettled": None, "delivered": None, "lag": queue.ready_count,
-                "idle_ms": None, "browser": client.is_browser, "selector": getattr(client.filter, "text", ""),
-            }  # fmt: skip
+            who = {"connection": client.conn, "peer": client.far, "user": None, "container_id": None}
+            yield who | _without_link(client)
+
+
+def _without_link(client: Client) -> dict[str, Any]:
+    """What is known of one that has no link."""
+    queue = client.queue
+    return {
+        "channel": None, "link": client.name, "queue": queue.kind.name, "address": queue.kind.address,
+        "credit": client.capacity(), "unsettled": None, "delivered": None, "lag": queue.ready_count,
+        "idle_ms": None, "browser": client.is_browser, "selector": getattr(client.filter, "text", ""),
+    }  # fmt: skip
 
 
 def _is_shown(link: SenderLink) -> bool:
@@ -189,12 +198,11 @@ def _idle_ms(broker: Broker, active_ns: int) -> int | None:
 
 
 def _client(peer: Peer) -> dict[str, Any]:
-    opened = peer.connection.peer_open
     return {
         "connection": peer.conn,
         "peer": peer.far,
         "user": peer.user,
-        "container_id": opened.container_id if opened else None,
+        "container_id": peer.said_container_id,
     }
 
 
@@ -216,7 +224,7 @@ def close(broker: Broker, request: AdminRequest) -> None:
     if len(said) != 1:
         names = ", ".join(each.name for each in WHO)
         raise Refused("amqp:invalid-field", f"connection-close: give exactly one of {names}")
-    chosen = [peer for peer in _chosen(broker, request) if not peer.connection.is_dead]
+    chosen = [peer for peer in _chosen(broker, request) if not peer.is_gone]
     if not chosen:
         what = f"{said[0]} {request.arguments[said[0]]!r}"
         raise Refused("amqp:not-found", f"connection-close: there is no connection of {what}")

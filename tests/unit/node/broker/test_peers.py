@@ -1,7 +1,7 @@
-"""What one of another protocol goes through: a step, what it has in delivery, the end of its queue and of the node.
+"""What one of another protocol goes through: a step, what it has in delivery, the end of its queue and of the node, and
+what administrators see of it.
 
-That its transport is full or gone, or the disk behind, is asked of AMQP's machine so far, and so are the lists for
-administrators.
+That its transport is full or gone, or the disk behind, is asked of AMQP's machine so far.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import Any, cast
 import pytest
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.node.amqp.peers.farewell import Farewell
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import Send
 
+from tests.support import frames
 from tests.support.stage import Stage
+from tests.unit.node.amqp.peers.test_clients import Subscription
 
 CONN = 77
 
@@ -24,7 +27,8 @@ class OtherPeer:
     """A connection that speaks something else, with one consumer."""
 
     conn, far, out_bytes, in_turns = CONN, "198.51.100.7:61613", 0, False
-    is_accepted = False
+    is_accepted = is_blocked = False
+    user, said_container_id, listener_name, sessions = "app", None, "", ()
     producers: dict[Any, None] = {}  # noqa: RUF012 - it has none
 
     def __init__(self, stage: Stage) -> None:
@@ -36,6 +40,8 @@ class OtherPeer:
         self.held: list[Segment] = []
         self.evicted: list[str] = []
         self.owes = self.is_gone = False
+        self.farewell = Farewell()
+        self.consumers: list[Any] = [self]
         stage.broker.peers[CONN] = cast("Any", self)
 
     def tell(self, data: bytes) -> None:
@@ -58,10 +64,13 @@ class OtherPeer:
         return ((self.queue, segment) for segment in self.held)
 
     def clients(self) -> Iterator[Any]:
-        yield from () if self.evicted else (self,)
+        yield from () if self.evicted else self.consumers
 
     def end(self, condition: str, why: str) -> None:
         self.evicted.append(condition)
+
+    def close(self, condition: str, description: str) -> None:
+        self.acts.append(f"closed: {description}")
 
     def call_off(self, why: str) -> None:
         self.acts.append(f"called off: {why}")
@@ -104,3 +113,40 @@ def test_it_is_left_alone_by_what_concerns_clients_of_listeners(peer: OtherPeer)
     assert list(peer.stage.broker.departing.clients()) == []
     peer.stage.admin("config-reload")
     assert peer.evicted == []
+
+
+def test_administrators_see_it_and_may_close_it(peer: OtherPeer) -> None:
+    (row,) = peer.stage.admin("connections")["connections"]
+    names = ("connection", "peer", "user", "container_id", "sessions", "links", "unsettled")
+    assert [row[name] for name in names] == [CONN, peer.far, "app", None, 0, 0, 0]
+    for name in ("sessions", "producers"):
+        assert peer.stage.admin(name)[name] == []
+    assert peer.stage.admin("connection-close", connection=CONN) == {"closed": 1}
+    assert peer.acts == ["closed: an administrator closes the connection"]
+
+
+def test_administrators_see_its_consumers_once_beside_those_of_others(peer: OtherPeer) -> None:
+    consumer, stranger = Subscription(peer.stage), Subscription(peer.stage)
+    consumer.conn, consumer.credit, peer.consumers = CONN, 7, [consumer]
+    conn = peer.stage.accept()
+    peer.stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.receiver())
+    listed = peer.stage.admin("consumers")["consumers"]
+    rows = {row["connection"]: row for row in listed}
+    assert sorted(rows) == sorted(row["connection"] for row in listed) == [stranger.conn, conn, CONN]
+    assert rows[CONN] == {
+        "connection": CONN, "peer": peer.far, "user": "app", "container_id": None, "channel": None,
+        "link": "subscription-1", "queue": "orders", "address": "orders", "credit": 7, "unsettled": None,
+        "delivered": None, "lag": 0, "idle_ms": None, "browser": False, "selector": "",
+    }  # fmt: skip
+    for wanted in ({"connection": CONN}, {"user": "app"}, {"connection": CONN, "queue": "orders"}):
+        assert peer.stage.admin("consumers", **wanted)["consumers"] == [rows[CONN]], wanted
+    assert peer.stage.admin("consumers", queue="others")["consumers"] == []
+
+
+def test_a_container_id_that_is_empty_is_not_one_that_was_not_said(peer: OtherPeer) -> None:
+    stage = peer.stage
+    silent, nameless = stage.accept(), stage.accept()
+    stage.talk(nameless, frames.anonymous() + frames.opened(container_id=""))
+    said = {row["connection"]: row["container_id"] for row in stage.admin("connections")["connections"]}
+    assert said == {CONN: None, silent: None, nameless: ""}
+    assert stage.admin("connection-close", container_id="") == {"closed": 1}

@@ -43,6 +43,7 @@ from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
+    from mqbroker.amqp.session import Session
     from mqbroker.core.queue.queue import Client, Queue, Segment
     from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.values.effects import Send
@@ -123,6 +124,11 @@ class Peer(ABC):
     def close_if_gone(self) -> bool:
         """Close the connection of a user who may not log in here any more; whether that was so."""
         return False
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """Those that have its links. One of another protocol has none, and its clients are without links."""
+        return self.connection.sessions
 
     @property
     def is_gone(self) -> bool:
@@ -236,9 +242,14 @@ class Peer(ABC):
 
     @property
     def container_id(self) -> str:
-        """How the peer calls itself."""
+        """How the peer calls itself; empty where it has not said."""
         opened = self.connection.peer_open
         return opened.container_id if opened is not None else ""
+
+    @property
+    def said_container_id(self) -> str | None:
+        """The same; None where it has not said, which is not the same as a name that is empty."""
+        return self.container_id if self.connection.peer_open is not None else None
 
     @property
     def origin(self) -> Origin:
