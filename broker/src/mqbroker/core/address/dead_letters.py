@@ -90,6 +90,11 @@ class DeadLetters:
         else:
             self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
 
+    def copies_of(self, queue: Queue) -> int:
+        """How often a dead letter of this queue follows diverts, at most (`Diverts.copies_of`)."""
+        target = self._store.settings.of(queue.kind.address).dead_letter_address
+        return self._store.diverts.copies_of(target.partition(FULLY_QUALIFIED)[0])
+
     def _lose(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
         """These messages are gone, and somebody hears of it."""
         LOOK.has_touched = True

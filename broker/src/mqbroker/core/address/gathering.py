@@ -24,6 +24,7 @@ GatheredPost = tuple[PostTarget, Run]
 COUNT_MAX: Final = 256  # messages of a run; to make it of them is done in one go
 BYTES_MAX: Final = 256 << 10  # its bytes, as many as a read may bring
 MESSAGE_BYTES_MAX: Final = 16 << 10  # of one that is gathered: larger ones cost more to copy than they do alone
+COPIES_PER_PART: Final = 10  # that diverts make of a message, some 25 µs each; fewer count for nothing
 
 
 class Gathering:
@@ -86,6 +87,14 @@ class Gathering:
                     apart[target] = is_taken_apart(self._store, target)
                 beyond += (run.count - 1) * apart[target]
         return beyond
+
+    def copied_parts(self) -> int:
+        """How many parts the copies count for that diverts make of its messages."""
+        diverts = self._store.diverts
+        return sum(
+            run.count * (diverts.copies_of(target.partition(FULLY_QUALIFIED)[0]) // COPIES_PER_PART)
+            for (target, _), run in self.posted
+        )
 
 
 def _is_gathered(run: Run) -> bool:

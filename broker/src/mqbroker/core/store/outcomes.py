@@ -18,6 +18,14 @@ def is_final(outcome: Any) -> bool:
     return outcome is None or isinstance(outcome, _FINAL)
 
 
+def makes_dead_letters(store: Store, queue: Queue, segment: Segment, outcome: Any) -> bool:
+    """Whether each of the messages is moved by itself: rejected, or delivered in vain for the last time."""
+    if not isinstance(outcome, Modified):
+        return isinstance(outcome, Rejected)
+    attempts_max = store.settings.of(queue.kind.address).max_delivery_attempts
+    return bool(outcome.delivery_failed) and 0 < attempts_max <= segment.deliveries + 1
+
+
 def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> bool:
     """Give messages that are in delivery their outcome. True: who is told of it must wait for this step's append.
 

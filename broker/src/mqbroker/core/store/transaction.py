@@ -19,16 +19,16 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.state_table import StateTable
 from mqbroker.base.states import OURS, StateEvent, StateMember
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
-from mqbroker.core.address.gathering import GatheredPost, Gathering, PostTarget
+from mqbroker.core.address.gathering import COPIES_PER_PART, GatheredPost, Gathering, PostTarget
 from mqbroker.core.address.permissions import Actor
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
-from mqbroker.core.store.outcomes import apply_outcome, is_final
+from mqbroker.core.store.outcomes import apply_outcome, is_final, makes_dead_letters
 from mqbroker.core.store.store import Store
 from mqbroker.core.store.transaction_quota import TransactionQuota
 from mqbroker.wire.parts import part_of, parts_of
-from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.performatives import Accepted, Rejected
 from mqbroker.wire.run import Run
 
 RetiredSegment = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
@@ -81,7 +81,7 @@ class Transaction:
         self.failure: Refused | None = None
         self.size_bytes = 0  # memory of what was posted
         self.posted_count = 0  # messages
-        self.parts_count = 0  # runs that were posted, ranges that were retired, and each message that was rejected
+        self.parts_count = 0  # runs that were posted, ranges that were retired, each of their messages that is to die
 
     def _move(self, event: TxEvent) -> None:
         after = TX_STATES.after(self.state, event)
@@ -138,14 +138,18 @@ class Transaction:
         """Messages in delivery with that consumer, and the outcome that they get by the commit."""
         self._move(TxEvent.WORK)
         LOOK.has_touched = True
-        is_rejected = isinstance(outcome, Rejected)
-        self.parts_count += segment.n if is_rejected else 0  # each is moved by itself
+        is_moved = self.moves_each(queue, segment, outcome)
+        self.parts_count += segment.n if is_moved else 0
         if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
             before = self._retired[-1][1]
             self._retired[-1] = (queue, before.part(before.start, before.n + segment.n), outcome, consumer)
         else:
-            self.parts_count += not is_rejected
+            self.parts_count += not is_moved
             self._retired.append((queue, segment, outcome, consumer))
+
+    def moves_each(self, queue: Queue, segment: Segment, outcome: Any) -> bool:
+        """Whether each message that gets this outcome is moved by itself, and so a part."""
+        return not isinstance(outcome, Accepted) and makes_dead_letters(self._store, queue, segment, outcome)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What it has retired and not committed: queues, and segments of them."""
@@ -163,7 +167,17 @@ class Transaction:
         """Nothing more comes: how many parts its commit has, as things are now where its messages go."""
         LOOK.has_touched = True
         self.parts_count += self._gathering.close()
-        return self.parts_count + self._gathering.parts_beyond()
+        parts_count = self.parts_count + self._gathering.parts_beyond()
+        return parts_count + self._copied_parts() if self._store.diverts.at else parts_count
+
+    def _copied_parts(self) -> int:
+        """How many parts the copies count for that diverts make of its messages, and of dead letters."""
+        return self._gathering.copied_parts() + sum(self._copied_parts_of(*each[:3]) for each in self._retired)
+
+    def _copied_parts_of(self, queue: Queue, segment: Segment, outcome: Any) -> int:
+        if not self.moves_each(queue, segment, outcome):
+            return 0
+        return segment.n * (self._store.dead_letters.copies_of(queue) // COPIES_PER_PART)
 
     def prepare(
         self, actor: Actor | None, enlisted: Iterable[tuple[Queue, Segment, Any]] = ()
@@ -178,8 +192,14 @@ class Transaction:
         for target in dict.fromkeys(wanted[0] for wanted in targets):
             self._store.may_send(target, actor)
         addresses = {(name, routing): self._store.target_for(name, actor, routing) for name, routing in targets}
-        if self.close() > self._store.limits.transaction_parts_max:
+        parts_count, is_diverted = self.close(), bool(self._store.diverts.at)
+        if is_diverted:
+            enlisted = list(enlisted)
+            parts_count += sum(self._copied_parts_of(*each) for each in enlisted)
+        if parts_count > self._store.limits.transaction_parts_max:
             why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
+            if is_diverted:
+                why = f"{why}; {COPIES_PER_PART} copies that diverts make of a message are one as well"
             raise Refused("amqp:resource-limit-exceeded", why)
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
@@ -257,12 +277,14 @@ class Transaction:
         self.give_up(count_max)
 
     def give_up(self, count_max: int) -> int:
-        """Give up the next parts of one that is not to be committed; says how many."""
+        """Give up the next parts of one that is not to be committed; says how many, and diverts that these follow."""
         count = 0
         LOOK.has_touched = True
+        diverts = self._store.diverts
         while count < count_max and self._retired:
+            followed = diverts.followed_total
             self._return_some()
-            count += 1
+            count += 1 + diverts.followed_total - followed
         posted = self._gathering.posted
         if count < count_max and posted:
             dropped = posted[: count_max - count]
@@ -279,10 +301,11 @@ class Transaction:
         """The range that was retired first, or as much of it as is moved at once."""
         queue, segment, outcome, consumer = self._retired.popleft()
         attempts_max = self._store.settings.of(queue.kind.address).max_delivery_attempts
-        if 0 < attempts_max <= segment.deliveries + 1 and segment.n > MOVED_MAX:
-            rest = segment.part(segment.start + MOVED_MAX, segment.n - MOVED_MAX)
+        most = max(MOVED_MAX // (1 + self._store.dead_letters.copies_of(queue)), 1)
+        if 0 < attempts_max <= segment.deliveries + 1 and segment.n > most:
+            rest = segment.part(segment.start + most, segment.n - most)
             self._retired.appendleft((queue, rest, outcome, consumer))
-            segment = segment.part(segment.start, MOVED_MAX)
+            segment = segment.part(segment.start, most)
         self._store.give_back(queue, segment, was_delivered=True)
 
     def _forget(self) -> None:

@@ -18,7 +18,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
 from mqbroker.node.values.link_ends import consumer_of
-from mqbroker.wire.performatives import Accepted, Rejected, TransactionalState
+from mqbroker.wire.performatives import Accepted, TransactionalState
 
 WHOLE: Final = Portion(NO_FEWER, NO_FEWER, 0, 0)
 
@@ -58,7 +58,7 @@ class OpenTransaction:
         session.unsettled.put_back(first, taken.with_token(Enlistment(self, outcome, taken.token)))
         last = first + taken.n - 1
         LOOK.has_touched = True
-        self.enlisted_count += taken.n if isinstance(outcome, Rejected) else 1
+        self.enlisted_count += taken.n if self.work.moves_each(*segment_of(taken), outcome) else 1
         if self.enlisted and self.enlisted[-1][::2] == (session, first - 1):
             last_session, begin, _ = self.enlisted[-1]
             self.enlisted[-1] = (last_session, begin, last)

@@ -36,6 +36,7 @@ from mqbroker.wire.performatives import (
     Declared,
     Discharge,
     Error,
+    Modified,
     Rejected,
     TransactionalState,
     decode_coordination,
@@ -347,9 +348,12 @@ class Transactions:
                     link.detach(unknown.condition, unknown.description)
 
     def _check_parts(self, transaction: OpenTransaction, event: Retired) -> None:
-        more = sum(taken.n for _, taken in event.taken) if isinstance(event.state.outcome, Rejected) else 0
+        work, outcome, more = transaction.work, event.state.outcome, 0
+        if isinstance(outcome, Rejected | Modified):
+            held = (segment_of(taken) for _, taken in event.taken if taken.token is not None)
+            more = sum(segment.n for queue, segment in held if work.moves_each(queue, segment, outcome))
         try:
-            transaction.work.check(more_parts=transaction.enlisted_count + more)
+            work.check(more_parts=transaction.enlisted_count + more)
         except Refused as refused:
             self._fail(transaction, refused)
 

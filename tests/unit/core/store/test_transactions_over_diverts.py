@@ -1,0 +1,140 @@
+"""What diverts make of the messages of a transaction counts, as its commit is one step; a rollback goes in pieces."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from mqbroker.base.errors import Refused
+from mqbroker.core.address.diverts import COPIES_MAX
+from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.transaction import MOVED_MAX, Transaction
+from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
+from mqbroker.wire.run import runs_of, single
+from mqbroker.wire.sections import build_message
+
+from tests.support.stage import Stage
+from tests.unit.core.address.test_diverts import counts, divert, stage_with
+
+DIES = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
+
+
+def circle(*names: str) -> tuple[Any, ...]:
+    """Diverts of each of these to each other one: of four, a message makes COPIES_MAX copies."""
+    return tuple(divert(f"{one}-{other}", one, other) for one, other in permutations(names, 2))
+
+
+def posted(stage: Stage, count: int, to: str = "orders", *, is_alike: bool = True) -> Transaction:
+    work = Transaction(stage.broker.store)
+    for number in range(count):
+        run = single(build_message("x", durable=is_alike or number % 2 > 0))
+        run.is_plain = True
+        work.check(1, posted=((to, ""), run))
+        work.post(to, run)
+    return work
+
+
+def taken(stage: Stage, count: int) -> tuple[Queue, Segment]:
+    """Messages of `orders` in delivery, all of one run."""
+    stage.admin("queue-create", name="orders")
+    (run,) = runs_of([build_message("x")] * count)
+    store = stage.broker.store
+    store.publish(store.addresses["orders"], run)
+    stage.run()
+    segment = store.queues["orders"].take(count)
+    assert segment.n == count
+    return store.queues["orders"], segment
+
+
+@pytest.mark.parametrize("is_alike", [True, False])
+@pytest.mark.parametrize("to", ["orders", "orders::orders"])
+def test_copies_of_what_is_posted_are_parts_and_too_many_are_refused_before_anything_is_done(
+    is_alike: bool, to: str
+) -> None:
+    stage = stage_with(*circle("orders", "b", "c", "d"), limits={"transaction_parts_max": 303})
+    stage.admin("queue-create", name="orders")
+    work = posted(stage, 4, to, is_alike=is_alike)
+    assert work.close() == 4 * (1 + COPIES_MAX // 10)
+    with pytest.raises(Refused, match=r"over 303 parts .*transaction-parts-max; 10 copies that diverts make"):
+        work.prepare(BROKER)
+    assert counts(stage) == {}
+    assert work.is_open
+    work.roll_back()
+    assert stage.broker.store.memory.held_bytes == 0
+    less = posted(stage, 3, to, is_alike=is_alike)
+    less.commit(less.prepare(BROKER))
+    stage.run()
+    assert counts(stage)["orders"] >= 3
+
+
+def test_few_copies_count_for_nothing_and_what_is_gathered_before_diverts_come_counts() -> None:
+    stage = stage_with(divert("1", "orders", "b"), limits={"transaction_parts_max": 303})
+    stage.admin("queue-create", name="orders")
+    stage.admin("queue-create", name="other")
+    assert posted(stage, 4).close() == 4
+    assert posted(stage, 4, "other").close() == 1
+    work = posted(stage, 4, "other")
+    stage.broker.store.diverts = type(stage.broker.store.diverts)(circle("other", "b", "c", "d"), stage.broker.store)
+    assert work.close() == 4 * (1 + COPIES_MAX // 10)
+
+
+@pytest.mark.parametrize("is_enlisted", [True, False])
+@pytest.mark.parametrize("outcome", [Rejected(), Modified(delivery_failed=True)])
+def test_copies_of_dead_letters_are_parts(outcome: Any, is_enlisted: bool) -> None:
+    stage = stage_with(
+        *circle("DLQ", "b", "c", "d"), address_settings={"#": DIES}, limits={"transaction_parts_max": 303}
+    )
+    queue, segment = taken(stage, 4)
+    stage.admin("queue-create", name="DLQ")
+    work = Transaction(stage.broker.store)
+    if is_enlisted:
+        enlisted = [(queue, segment, outcome)]
+    else:
+        enlisted = []
+        work.retire(queue, segment, outcome)
+        assert work.close() == 4 * (1 + COPIES_MAX // 10)
+    with pytest.raises(Refused, match=r"over 303 parts"):
+        work.prepare(BROKER, enlisted)
+    assert counts(stage) == {"orders": 4}
+    less = Transaction(stage.broker.store)
+    less.retire(queue, segment.part(segment.start, 2), outcome)
+    less.commit(less.prepare(BROKER))
+    stage.run()
+    assert counts(stage)["DLQ"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("outcome", "parts"),
+    [
+        (Accepted(), 1), (Released(), 1), (None, 1), (Modified(), 1), (Rejected(), 20),
+        (Modified(delivery_failed=True), 20),
+    ],
+)  # fmt: skip
+def test_each_message_that_is_delivered_in_vain_for_the_last_time_is_a_part(outcome: Any, parts: int) -> None:
+    stage = stage_with(address_settings={"#": DIES})
+    queue, segment = taken(stage, 20)
+    work = Transaction(stage.broker.store)
+    work.retire(queue, segment.part(segment.start, 10), outcome)
+    work.retire(queue, segment.part(segment.start + 10, 10), outcome)
+    assert work.parts_count == work.close() == parts
+
+
+@pytest.mark.parametrize(("names", "most"), [(("DLQ", "b", "c", "d"), 1), (("DLQ", "b"), MOVED_MAX // 3)])
+def test_a_piece_of_a_rollback_makes_few_dead_letters_where_these_are_copied(names: tuple[str, ...], most: int) -> None:
+    stage = stage_with(*circle(*names), address_settings={"#": DIES})
+    queue, segment = taken(stage, 12)
+    stage.admin("queue-create", name="DLQ")
+    work = Transaction(stage.broker.store)
+    work.retire(queue, segment, Accepted())
+    work.roll_back(0)
+    left, pieces = 12, 0
+    while not work.is_empty:
+        assert work.give_up(MOVED_MAX) > most
+        now = sum(each.n for _, each in work.in_delivery())
+        assert 0 < left - now <= (most if most == 1 else 2 * MOVED_MAX)
+        left, pieces = now, pieces + 1
+    assert pieces > 1
+    stage.run()
+    assert counts(stage)["DLQ"] >= 12
