@@ -404,11 +404,27 @@ def test_the_password_of_sudo_is_tried_once_for_a_host(server: SshServer, connec
 def test_a_password_of_which_nothing_was_heard_is_tried_again(server: SshServer, connector: SshConnector) -> None:
     """The connection ends between the password and what sudo says of it."""
     shell, variables, asked = _shell_with_a_wrong_password(server, connector, "kill -9 $PPID; exit 1")
-    with pytest.raises(CommandError):
+    with pytest.raises(Unreachable, match="nothing was heard of the password"):
         run(shell, ["true"])
     hang_up(server, shell)
-    with pytest.raises(CommandError):
+    with pytest.raises(Unreachable, match="nothing was heard of the password"):
         run(connector.shell(access_of("mq1", variables, {})), ["true"])
+    assert asked.read_text() == "asked\nasked\n"
+
+
+def test_a_password_that_was_right_is_tried_once_over_the_next_connection(
+    server: SshServer, connector: SshConnector
+) -> None:
+    """The host may be another system by then. Only a try tries once: for a command sudo tries it three times."""
+    shell, variables, asked = _shell_with_a_wrong_password(
+        server, connector, f"test ! -e {server.folder / 'new'}; exit"
+    )
+    assert run(shell, ["true"]).code == 1  # it takes the password, and then runs nothing
+    (server.folder / "new").touch()
+    hang_up(server, shell)
+    for _ in range(3):
+        with pytest.raises(CommandError, match="it is wrong"):
+            run(connector.shell(access_of("mq1", variables, {})), ["true"])
     assert asked.read_text() == "asked\nasked\n"
 
 

@@ -5,13 +5,17 @@ The stand-in for sudo asks as sudo does: `-n` never, `-S` on standard input and 
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from mqctl.errors import CommandError
+from mqctl.fanout import on_each
 from mqctl.ssh import shell
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.variables import Become
+
+from tests.support.patience import PATIENCE_S
 
 RIGHT = "canary right 'password'\\"
 PAYLOAD = b"import os\nprint('payload')\nthird line\n"
@@ -78,6 +82,32 @@ def test_a_wrong_password_is_tried_once_and_nothing_else_is_tried_as_one(tmp_pat
         with pytest.raises(CommandError):
             shell.open_stream(way, ["cat"])
     assert tried(tmp_path) == ["canary wrong"]
+
+
+def test_a_wrong_password_is_tried_once_by_all_who_want_it_at_once(tmp_path: Path) -> None:
+    """A host with several instances is asked for each of them at a time."""
+    way = shell_with(tmp_path, "canary wrong")
+    all_are_there = threading.Barrier(8, timeout=PATIENCE_S)
+
+    def ask(_: int) -> None:
+        all_are_there.wait()
+        shell.run(way, ["true"])
+
+    faults = [fault for _, fault in on_each(range(8), ask)]
+    assert all(isinstance(fault, CommandError) and "may not act as" in fault.what for fault in faults)
+    assert tried(tmp_path) == ["canary wrong"]
+
+
+def test_a_password_that_was_right_is_tried_once_more_where_sudo_complains(tmp_path: Path) -> None:
+    """Whoever follows a host would have sudo try it three times at each look, and so lock the account."""
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    (tmp_path / "tried").unlink()
+    for _ in range(4):
+        with pytest.raises(CommandError, match="may not act as"):
+            shell.run(way, ["true"])
+    assert tried(tmp_path) == [RIGHT] * (3 + 1)
 
 
 def test_a_password_that_is_right_no_longer_meets_no_payload(tmp_path: Path) -> None:

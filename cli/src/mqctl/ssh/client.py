@@ -15,7 +15,7 @@ from mqctl.errors import LoginRefused, Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
 from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
-from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, CommandResult
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, CommandResult, Trial
 from mqctl.ssh.variables import Access, Become
 from mqctl.ssh.wire import Wire
 
@@ -325,6 +325,7 @@ class SshShell:
         self.name = connection.access.name
         self.become = become
         self.tried: CommandResult | None = None
+        self.trial = Trial()
         self.user = connection.hop.user
         self._connection = connection
 

@@ -10,7 +10,7 @@ import tempfile
 from typing import IO
 
 from mqctl.errors import CommandError
-from mqctl.ssh.shell import EXIT_WAIT_S_MAX, CommandResult
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, CommandResult, Trial
 from mqctl.ssh.variables import Become
 
 
@@ -70,6 +70,7 @@ class LocalShell:
         self.name = name
         self.become = become
         self.tried: CommandResult | None = None
+        self.trial = Trial()
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.is_alive = True
         self.is_broken = False

@@ -19,7 +19,7 @@ from mqctl.ssh.client import SshConnection, SshShell
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.rests import Rest
 from mqctl.ssh.settings import Hop, hop_of, jump_arguments, parse
-from mqctl.ssh.shell import BROKE_OFF, Shell
+from mqctl.ssh.shell import Shell
 from mqctl.ssh.variables import Access
 
 JUMPS_MAX = 8
@@ -76,8 +76,7 @@ class SshConnector:
             self._check_rest(key, access)  # before OpenSSH is asked twice for each look
         hop, before = self._way(access)
         fresh = SshShell(self._dial(own, access, hop, before), access.become)
-        if kept.tried is not None and kept.tried.code != BROKE_OFF:
-            fresh.tried = kept.tried
+        fresh.trial = kept.trial
         return fresh
 
     def _open(self, access: Access) -> SshShell | LocalShell:

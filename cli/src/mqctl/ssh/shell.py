@@ -6,17 +6,20 @@ Every wait has a limit and every output a size: a host that misbehaves costs a r
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, Unreachable
 from mqctl.ssh.variables import Become
 
 OUTPUT_BYTES_MAX = 32 * 2**20
 PASSWORD = "MQCTL_SUDO"  # the variable that holds it in the remote shell, and the prompt that asks for it
 BROKE_OFF = -1  # the exit code of a command that nothing is known of: its connection ended before it did
 EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
+TRIAL_S_MAX = 30.0  # that sudo may take to say what it makes of a password
+TRIAL_WAIT_S_MAX = 2 * TRIAL_S_MAX  # for what others try
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,17 @@ class CommandResult:
         """The last line that it said on standard error, for our own message."""
         lines = [one for one in self.err.decode(errors="replace").splitlines() if one.strip()]
         return lines[-1].strip() if lines else f"exit code {self.code}"
+
+
+@dataclass(slots=True)
+class Trial:
+    """Of a password on a host, over whatever connections: one at a time, and `refused` is what sudo said against it.
+
+    Each further try with a wrong one brings the account nearer to being locked.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    refused: CommandResult | None = None
 
 
 class PipeStream(Protocol):
@@ -60,12 +74,13 @@ class CommandStream(PipeStream, Protocol):
 
 
 class Shell(Protocol):
-    """A way in. `tried`: what came of the password for `become`, once it was tried."""
+    """A way in. `tried`: what came of the password for `become` on this way, once it was tried."""
 
     name: str
     become: Become
     user: str
     tried: CommandResult | None
+    trial: Trial
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         """Run a command line of the remote shell as the user that is logged in."""
@@ -99,17 +114,25 @@ def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
 
 
 def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None:
-    """Once for a host: each further try with a wrong one brings the account nearer to being locked.
-
-    A later shell of the host takes over what came of it (pool.py).
-    """
-    if shell.tried is None:
-        shell.tried = shell.run_plain(shlex.join(command), password, 30)
-    if shell.tried.code != 0:
+    """Once for a way in, and never again on a host that refused it: a later shell takes over its trial (pool.py)."""
+    trial = shell.trial
+    if not trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX):
+        raise Unreachable(shell.name, "another try of the password for sudo does not end")
+    try:
+        if trial.refused is None and shell.tried is None:
+            shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
+            if shell.tried.code not in {0, BROKE_OFF}:
+                trial.refused = shell.tried
+        refused, tried = trial.refused, shell.tried
+    finally:
+        trial.lock.release()
+    if refused is not None:
         raise CommandError(
-            f"{shell.name}: {shell.user} may not act as {shell.become.user}: {shell.tried.complaint}",
+            f"{shell.name}: {shell.user} may not act as {shell.become.user}: {refused.complaint}",
             "correct ansible_become_password in the inventory; it was tried once",
         )
+    if tried is not None and tried.code == BROKE_OFF:
+        raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
 
 
 def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> CommandResult:
@@ -129,6 +152,7 @@ def open_stream(shell: Shell, command: Sequence[str]) -> CommandStream:
 def _check_rights(shell: Shell, result: CommandResult) -> None:
     lines = result.err.decode(errors="replace").splitlines()
     if result.code == 1 and any(one.startswith("sudo:") for one in lines):
+        shell.tried = None  # it may be wrong by now, and `-A` tries it three times: once before the next command
         raise CommandError(
             f"{shell.name}: {shell.user} may not act as {shell.become.user}: {result.complaint}",
             "set ansible_become_password in the inventory, or allow sudo without a password",
