@@ -12,7 +12,7 @@ from mqctl import operation
 from mqctl.bundle.manifest import MANIFEST, describe, parse_target
 from mqctl.commands.rollout import rollback, upgrade
 from mqctl.commands.rollout.upgrade import Options, UpgradeStep, require_held, state_of
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.operation import OperationScope
@@ -60,6 +60,21 @@ def test_a_pause_is_noted_on_every_host_and_holds_it(world: World, cluster: Inve
     assert operation.is_paused(world, cluster.hosts)
     with pytest.raises(CommandError, match="is paused; go on with mqctl upgrade --resume"):
         operation.begin(world, cluster, "mqctl rollout")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [UpgradeStep.STATUS, UpgradeStep.PAUSE, UpgradeStep.STOP])
+def test_a_step_that_is_of_all_hosts_takes_no_option_that_it_would_not_heed(
+    world: World, cluster: InventoryCluster, folder: Path, step: UpgradeStep
+) -> None:
+    begun(world, cluster)
+    before = notes(world)
+    for said in ({"limit": "mq1"}, {"check": True}, {"batch": "1", "force": True}):
+        with pytest.raises(
+            UsageError, match=f"mqctl upgrade {step} is of all hosts .*: it takes no --{next(iter(said))}"
+        ):
+            upgrade.run(world, Options(step=step, yes=True, **said))
+    assert notes(world) == before
 
 
 @pytest.mark.slow

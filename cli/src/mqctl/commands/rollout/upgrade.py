@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import confirm, operation
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
@@ -25,6 +25,7 @@ from mqctl.world import World
 
 UPGRADE = Rolling("mqctl upgrade", is_canary_first=True)
 STOP = GIVEN_UP[1]
+OF_RUNS = ("limit", "bundle", "plan", "check", "batch", "full", "resume", "force", "diff")  # options of run and resume
 
 
 class UpgradeStep(enum.StrEnum):
@@ -67,6 +68,8 @@ def run(world: World, options: Options) -> int:
     """
     if options.step is UpgradeStep.RUN:
         return roll_out(world, options, UPGRADE)
+    if options.step is not UpgradeStep.RESUME:
+        require_nothing_of_runs(options)
     cluster = checked(world, options)
     if options.step is UpgradeStep.RESUME:
         return resume(world, options, cluster)
@@ -75,6 +78,15 @@ def run(world: World, options: Options) -> int:
     if options.step is UpgradeStep.STOP:
         return stop(world, options, cluster)
     return show(world, options, cluster)
+
+
+def require_nothing_of_runs(options: Options) -> None:
+    """A step that is of all hosts, and of what is noted there, is given no option that it would not heed. Raises
+    UsageError."""
+    given = [f"--{name}" for name in OF_RUNS if getattr(options, name)]
+    if given:
+        command = f"{UPGRADE.command} {options.step}"
+        raise UsageError(f"{command} is of all hosts that the upgrade holds: it takes no {', '.join(given)}", command)
 
 
 def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
