@@ -570,19 +570,35 @@ def test_links_that_waited_for_the_first_batch_come_before_the_second_or_at_the_
 @pytest.mark.parametrize(
     ("queues", "handed_out", "paused"),
     [
-        ([("a", True, False), ("b", True, False), ("c", False, False)], "default: a, b: paused here, and handed", ""),
-        ([("a", True, True), ("b", True, None)], "", "default: a: paused where it has come; who"),
-        ([("a", True, True), ("b", True, False)], "default: b: paused here, and", "default: a: paused where it"),
-        ([("a", False, True), ("b", False, False)], "", "default: a: paused where it has come; who"),
+        (
+            [("a", True, False), ("b", True, False), ("c", False, False)],
+            "default: a at mq1, b at mq1: paused here,",
+            "",
+        ),
+        ([("a", True, True), ("b", True, None)], "", "default: a at mq1: paused there; what"),
+        (
+            [("a", True, True), ("b", True, False)],
+            "default: b at mq1: paused here, and",
+            "default: a at mq1: paused th",
+        ),
+        ([("a", False, True), ("b", False, False)], "", "default: a at mq1: paused there; what"),
+        (
+            [("a", True, True), ("a", True, True, None)],
+            "",
+            "default: a at mq1, a at a node that is gone: paused there; what",
+        ),
         ([], "", ""),
     ],
 )
 def test_what_was_paused_is_told_where_it_has_moved(
-    queues: list[tuple[str, bool, bool | None]], handed_out: str, paused: str
+    queues: list[tuple[Any, ...]], handed_out: str, paused: str
 ) -> None:
-    rows = [{"queue": name, "paused": here, "paused_there": there} for name, here, there in queues]
-    rows.append({"queue": "of an earlier release"})
-    item = {"item": {"name": "default"}, "stdout": json.dumps({"state": "moved", "queues": rows})}
+    rows: list[dict[str, Any]] = [
+        {"queue": name, "paused": here, "heirs": [{"node": (*node, "mq1")[0], "paused_there": there}]}
+        for name, here, there, *node in queues
+    ]
+    rows += [{"queue": "of an earlier release"}, {"queue": "and", "paused": True, "heirs": [{"node": "mq1"}]}]
+    item = {"item": {"name": "default"}, "stdout": json.dumps({"state": "moved", "receipt": {"queues": rows}})}
     tasks = load(ROOT / "playbooks/tasks/pauses.yml")
     for task, wanted in zip(tasks, (handed_out, paused), strict=True):
         templar = Templar(LOADER, {**task["vars"], "item": item})

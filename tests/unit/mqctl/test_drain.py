@@ -69,7 +69,7 @@ def test_a_host_is_emptied_and_stays_in_the_cluster(world: World, *, wait: bool)
 
 
 @pytest.mark.slow
-def test_what_pauses_there_is_told_before_and_afterwards(world: World) -> None:
+def test_what_pauses_there_is_told_before_and_afterwards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"queue": "orders", "address": "orders", "left": 3, "bytes": 30, "paused": True, "paused_there": None}
     says("mq3", **{"scale-down": drain(queues=[row])})
     settings = [
@@ -79,7 +79,16 @@ def test_what_pauses_there_is_told_before_and_afterwards(world: World) -> None:
         }.items()
     ]  # fmt: skip
     says("mq1", addresses={"addresses": []}, **{"address-settings-show": {"settings": settings}})
-    says("mq3", then=drain(**EMPTY, queues=[{**row, "left": 0, "moved": 3, "paused_there": True}]))
+    heir = {"node_id": "id-mq1", "node": "mq1", "moved": 3, "paused_there": True}
+    counted = {"balances": True, "difference": [], "queues": [{"queue": "orders", "paused": True, "heirs": [heir]}]}
+    says("mq3", then=drain(**EMPTY, receipt=counted))
+    follow = DrainFollower.until
+
+    def comes(self: DrainFollower, wanted: str, timeout_s: float) -> dict[str, dict[str, Any]]:
+        says("mq1", queues={"queues": [{"name": "orders", "paused": True, "message_count": 3, "address": "orders"}]})
+        return follow(self, wanted, timeout_s)
+
+    monkeypatch.setattr(DrainFollower, "until", comes)
     assert drain_command.run(world, options(wait=True)) == Exit.DONE
     assert "warning: queue orders: made paused at mq1, as here; what is there stands until mqctl queue" in said(world)
     assert "mq3: queue orders: paused at mq1; what is there stands until mqctl queue resume NAME --h" in said(world)

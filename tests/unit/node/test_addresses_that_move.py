@@ -310,6 +310,33 @@ def test_the_next_heir_is_told_of_the_pause_of_an_empty_one_as_well() -> None:
     assert [node.broker.store.queues["orders"].is_paused for node in (of.a, of.c)] == [True, True]
 
 
+def heirs_of(a: ClusterNode) -> list[tuple[str, bool | None]]:
+    (row,) = a.admin("scale-down-show")["receipt"]["queues"]
+    assert row["paused"] is True
+    return [(each["node_id"], each["paused_there"]) for each in row["heirs"]]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_receipt_says_of_each_node_that_took_some_whether_it_is_paused_there(crashes: bool) -> None:
+    of = Heirs(bound_ms=-1)
+    of.c.admin("queue-create", name="orders")
+    filled(of.a, 10, of.cluster)
+    of.a.admin("queue-pause", name="orders")
+    begin(of.a, of.cluster)
+    of.cluster.wait(3_000)
+    assert heirs_of(of.a) == [(node_id_of("b"), True)]
+    of.lose(of.b)
+    of.a.admin("send", address="orders", messages=[{"body": "late", "durable": True}])
+    of.a.admin("scale-down", node="c")
+    of.cluster.wait(3_000)
+    if crashes:
+        of.cluster.hold_up("a", "c")
+        of.a.crash()
+        of.a.start()
+        of.cluster.run()
+    assert heirs_of(of.a) == [(node_id_of("b"), True), (node_id_of("c"), False)]
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 def test_that_a_pause_was_told_says_nothing_of_a_later_drain(crashes: bool) -> None:
     cluster, a, b = pair()

@@ -228,7 +228,7 @@ def _receipt_row(broker: Broker, tally: QueueTally) -> dict[str, Any]:
     arrived = sum_of(said) if said else None
     return {
         "queue": tally.name, "address": tally.address, "before": dict(tally.before), "came": tally.came,
-        "consumed": tally.consumed, "moved": tally.went_count,
+        "consumed": tally.consumed, "moved": tally.went_count, "paused": queue is not None and queue.is_paused,
         "left": 0 if queue is None else broker.store.remotes.scale_down.left_in(queue),
         "moved_digest": str(sum_of(share.went for share in confirmed)),
         "arrived": None if arrived is None else arrived.count,
@@ -245,7 +245,7 @@ def _share_row(broker: Broker, name: str, share: HeirShare) -> dict[str, Any]:
     member = None if connection is None else connection.topology.get(share.target)
     return {
         "node_id": share.target, "node": None if member is None else member.name,
-        "moved": share.went.count, "moved_digest": str(share.went),
+        "moved": share.went.count, "moved_digest": str(share.went), "paused_there": share.is_paused_there,
         "arrived": None if share.arrived is None else share.arrived.count,
         "arrived_digest": None if share.arrived is None else str(share.arrived), "given_up": share.is_given_up,
         "unanswered": sum(each.message_count for each in apart if each.kind.drains_as == share.link),

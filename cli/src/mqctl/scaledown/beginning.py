@@ -15,7 +15,7 @@ from mqctl.output import OutputShape, Rows, counted, write
 from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
-from mqctl.scaledown.pauses import foreseen
+from mqctl.scaledown.pauses import foreseen, told_of
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.scaledown.room import RowsByNode, lacking
 from mqctl.world import World
@@ -71,6 +71,20 @@ def _pauses(plan: DrainPlan, rows: RowsByNode) -> list[str]:
         for name in targets
     }
     return [text for name, own in by_target.items() for text in foreseen(targets[name], own)]
+
+
+def pauses_of(looks: Sequence[NodeLook]) -> RowsByNode:
+    """What nodes that drain say in their receipts of each queue, by their names; as long as they drain."""
+    return {one.name: (one.drain.get("receipt") or {}).get("queues", ()) for one in looks}
+
+
+def tell_of_pauses(world: World, others: Sequence[Node], rows: RowsByNode) -> None:
+    """Say what is paused where messages are by now, and what is handed out there and was not: the others are asked,
+    where anything was."""
+    if any(told_of(name, own, ()) for name, own in rows.items()):
+        looks = look_at(world, others)
+        for text in (text for name, own in rows.items() for text in told_of(name, own, looks)):
+            world.note(text)
 
 
 def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from mqctl.brokers import journals, node_state
 from mqctl.brokers.verification import verify
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.inventory import Host, InventoryCluster
+from mqctl.inventory import Host, InventoryCluster, node_name
 from mqctl.nodes import Node, guarded, nodes_in, shell
 from mqctl.output import counted
 from mqctl.playbook.run import Play, run_play, verdict
@@ -126,6 +126,14 @@ def receipt_of(
         "stays": stays,
         "rows": rows,
     }
+
+
+def pauses_in(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of a receipt by the node that they are of; those of earlier releases say nothing of pauses."""
+    by_node: dict[str, list[Mapping[str, Any]]] = {}
+    for row in document["rows"]:
+        by_node.setdefault(node_name(row["host"], row["instance"]), []).append(row)
+    return by_node
 
 
 def keep(world: World, folder: Path, document: Mapping[str, Any]) -> list[Path]:

@@ -1,12 +1,13 @@
 """What pauses where messages move to: told before it begins, and once they are there. Pure.
 
 A queue that pauses goes on doing so where it is made at the other node, until somebody resumes it there; and what was
-served stands where a queue of its name pauses there.
+served stands where a queue of its name pauses there. What a node that drains says of the others is as of its links: who
+is asked itself says how it is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mqctl.scaledown.looks import NodeLook
@@ -16,31 +17,51 @@ NAMES_MAX: Final = 20  # queues that are named in one sentence
 
 def foreseen(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """What the plan says of the queues that move to a node; `rows`: of the nodes that leave for it, in which earlier
-    releases do not say `paused`."""
+    releases do not say `paused`. To one that is empty something may be on its way."""
     there = {str(row["name"]): bool(row.get("paused", False)) for row in target.queues}
-    moving = {(str(row["queue"]), bool(row["paused"])) for row in rows if row["left"] and "paused" in row}
-    made = sorted({name for name, is_paused in moving if is_paused and name not in there})
-    stands = sorted({name for name, is_paused in moving if there.get(name, False) and not is_paused})
-    return [
-        *([f"{_named(made)}: made paused at {target.name}, as here; {_resume(target.name)}"] if made else []),
-        *([f"{_named(stands)}: paused at {target.name}, and not here; {_resume(target.name)}"] if stands else []),
-    ]
+    moving = {(str(row["queue"]), bool(row["paused"]), bool(row["left"])) for row in rows if "paused" in row}
+    made = {name for name, is_paused, _ in moving if is_paused and name not in there}
+    stands = {name for name, is_paused, has_any in moving if has_any and there.get(name, False) and not is_paused}
+    # Where it has any that hinders (room.py).
+    goes = {name for name, is_paused, has_any in moving if not has_any and is_paused and not there.get(name, True)}
+    texts = (
+        (made, f"made paused at {target.name}, as here; {_resume(target.name, is_made=True)}"),
+        (stands, f"paused at {target.name}, and not here; {_resume(target.name)}"),
+        (goes, f"paused here and empty, and what still comes is handed out at {target.name}; {_pause(target.name)}"),
+    )
+    return [f"{_named(sorted(names))}: {text}" for names, text in texts if names]
 
 
-def told_of(name: str, answer: Mapping[str, Any]) -> list[str]:
-    """What a node that drains says of its queues by now, as `scale-down-show` answers; nothing of an earlier release,
-    or of another node that has not said."""
-    to, rows = str(answer.get("node") or "?"), answer.get("queues", ())
-    paused = [str(row["queue"]) for row in rows if row.get("paused_there")]
-    served = [str(row["queue"]) for row in rows if row.get("paused") and row.get("paused_there") is False]
-    return [
-        *([f"{name}: {_named(paused)}: paused at {to}; {_resume(to)}"] if paused else []),
-        *(
-            [f"{name}: {_named(served)}: paused here, and handed out at {to}; mqctl queue pause NAME --host {to} there"]
-            if served
-            else []
-        ),
-    ]
+def told_of(name: str, rows: Iterable[Mapping[str, Any]], looks: Sequence[NodeLook]) -> list[str]:
+    """What became of the queues of a node that drains or has left: `rows` of its receipt, `paused` and `heirs`, in
+    which earlier releases say nothing of pauses. `looks`: at the other nodes, as far as they answered."""
+    said: dict[str, list[str]] = {}
+    for row, heir, look, is_paused in _heirs(rows, {one.node_id: one for one in looks if not one.fault}):
+        to = str(heir.get("node") or heir["node_id"]) if look is None else look.name
+        host = "" if look is None else look.name
+        if is_paused:
+            text = f"paused at {to}; {_resume(host)}"
+        elif row.get("paused"):
+            text = f"paused here, and handed out at {to}; {_pause(host)}"
+        else:
+            continue
+        said.setdefault(text, []).append(str(row["queue"]))
+    return [f"{name}: {_named(list(dict.fromkeys(names)))}: {text}" for text, names in said.items()]
+
+
+def _heirs(
+    rows: Iterable[Mapping[str, Any]], looks: Mapping[str, NodeLook]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], NodeLook | None, bool]]:
+    """Each node that took some of a queue, or has it for what may come, and whether it is paused there: as it says
+    now, else as it said it to the node that drains."""
+    for row in rows:
+        for heir in row.get("heirs", ()):
+            if heir.get("paused_there") is None:
+                continue
+            look = looks.get(str(heir["node_id"]))
+            queues = [] if look is None else [one for one in look.queues if one["name"] == row["queue"]]
+            if look is None or queues:  # else it is gone there since, and nothing stands
+                yield row, heir, look, bool(queues[0].get("paused") if queues else heir["paused_there"])
 
 
 def _named(names: Sequence[str]) -> str:
@@ -48,5 +69,16 @@ def _named(names: Sequence[str]) -> str:
     return f"queue {', '.join(names[:NAMES_MAX])}{more}"
 
 
-def _resume(node: str) -> str:
-    return f"what is there stands until mqctl queue resume NAME --host {node}, or mqctl address resume of its address"
+def _resume(node: str, *, is_made: bool = False) -> str:
+    """One that is made pauses by itself; one that is there may do so for the sake of its address as well."""
+    also = "" if is_made else f", and mqctl address resume ADDRESS {_at(node)} where its address pauses there too"
+    return f"what is there stands until mqctl queue resume NAME {_at(node)}{also}"
+
+
+def _pause(node: str) -> str:
+    return f"mqctl queue pause NAME {_at(node)} has it wait there as well"
+
+
+def _at(node: str) -> str:
+    """The option of a command; where nobody knows the name that mqctl has for the node, in words."""
+    return f"--host {node}" if node else "there"

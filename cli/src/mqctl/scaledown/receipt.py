@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mqctl.output import Column
+from mqctl.scaledown.pauses import told_of
 
 SCHEMA: Final = "mqctl.scale-down/1"
+HEIR: Final = ("node_id", "node", "moved", "paused_there")  # of each node that took some, or has the queue for it
 COLUMNS: Final = (
     Column("host"),
     Column("instance"),
@@ -74,6 +76,8 @@ def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is
             "instance": instance,
             "to": _targets(row, to),
             "unconfirmed": row.get("unconfirmed", 0),
+            "paused": row.get("paused", False),
+            "heirs": [{name: one.get(name) for name in HEIR} for one in row.get("heirs", ())],
             "before": row["before"]["messages"],
             "kinds": dict(row["before"]),
             "balances": not _of_queue(row, is_forced=is_forced),
@@ -136,6 +140,7 @@ def page(document: Mapping[str, Any]) -> str:
                 if row.get("unconfirmed")
             ),
             *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
+            *told_of(document["host"], rows, ()),
             "",
             "Durable messages are counted; others moved as well.",
             "before: what was in the queue when it began to drain; came: from clients and other nodes since then;",

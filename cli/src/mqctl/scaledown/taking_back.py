@@ -18,7 +18,7 @@ from mqctl.exits import Exit
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster, OperationScope, code_of, give_back, holding, is_held_by, numbers
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import answering, require_answers, targets_of
+from mqctl.scaledown.beginning import answering, pauses_of, require_answers, targets_of, tell_of_pauses
 from mqctl.scaledown.drain import ENDED, DrainFollower, each
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import CORDONED, RESTS, NodeLook, look_at
@@ -145,6 +145,7 @@ def _serve_again(
         operation.is_done = not lost
     told = f"; what has moved is at {targets}" if moving else ""
     world.note(f"{hosts} {'serves' if len(names) == 1 else 'serve'} again{told}")
+    tell_of_pauses(world, first.others, pauses_of(looks))  # what they said before: nothing is counted any more
     return code_of(operation, Exit.DONE)
 
 

@@ -23,7 +23,8 @@ class HeirShare:
     the name of that link before anything went."""
 
     __slots__ = (
-        "arrived", "arrived_before", "asked_at", "connection", "has_come", "is_given_up", "link", "target", "went",
+        "arrived", "arrived_before", "asked_at", "connection", "has_come", "is_given_up", "is_paused_there", "link",
+        "target", "went",
     )  # fmt: skip
 
     def __init__(self, connection: str = "", target: str = "", link: str = "") -> None:
@@ -36,6 +37,7 @@ class HeirShare:
         self.asked_at = -1
         self.has_come = False  # the other node had all of it once, and was told so
         self.is_given_up = False  # somebody said that nobody waits for what it would say
+        self.is_paused_there: bool | None = None  # whether it hands out nothing of it, by its last link that said so
 
     @property
     def has_to_ask(self) -> bool:
@@ -54,6 +56,7 @@ class HeirShare:
             "arrived_before": None if self.arrived_before is None else self.arrived_before.numbers,
             "arrived": None if self.arrived is None else self.arrived.numbers,
             "connection": self.connection, "target": self.target, "is_given_up": self.is_given_up,
+            "paused_there": self.is_paused_there,
         }  # fmt: skip
 
     @staticmethod
@@ -61,6 +64,8 @@ class HeirShare:
         """The way back; earlier releases do not say whose it is. Raises ValueError, KeyError or TypeError."""
         share = HeirShare(str(said.get("connection", "")), str(said.get("target", "")), str(said.get("link", "")))
         share.went = IdDigest(*said["went"])
+        paused_there = said.get("paused_there")
+        share.is_paused_there = None if paused_there is None else bool(paused_there)
         share.has_come, share.is_given_up = bool(said.get("has_come", False)), bool(said.get("is_given_up", False))
         if said["arrived_before"] is not None:
             share.arrived_before = IdDigest(*said["arrived_before"])

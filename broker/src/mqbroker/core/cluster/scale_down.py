@@ -255,6 +255,14 @@ class ScaleDown(MessageObserver, QueueObserver):
         share.arrived, share.asked_at = arrived.since(share.arrived_before), share.went.count
         return is_first
 
+    def heard_pause(self, queue: Queue, *, is_paused: bool) -> None:
+        """The other node says whether it hands out nothing of it."""
+        tally = self.tallies.get(queue.kind.name)
+        LOOK.has_touched = True
+        if tally is not None and tally.share_of(queue.kind.drains_as).is_paused_there is not is_paused:
+            tally.share_of(queue.kind.drains_as).is_paused_there = is_paused
+            self.changed[tally.name] = tally
+
     def heard_come(self, queue: Queue) -> None:
         """The other node has heard that it has all of it."""
         tally = self.tallies.get(queue.kind.name)

@@ -25,14 +25,15 @@ from mqctl.scaledown.beginning import (
     begin,
     cordon,
     hindrances,
+    pauses_of,
     require_answers,
     show_plan,
+    tell_of_pauses,
     turned,
 )
 from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
 from mqctl.scaledown.leaver import Leaver
 from mqctl.scaledown.looks import FAILED, LEAVES, SERVES, NodeLook, look_at
-from mqctl.scaledown.pauses import told_of
 from mqctl.scaledown.plan import DrainPlan, plan_of, told
 from mqctl.world import World
 
@@ -196,8 +197,7 @@ def _tell(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node])
         for one in looks
     ]  # fmt: skip
     write(Rows("mqctl.drain/1", COLUMNS, rows), options.shape, world.data)
-    for text in (text for one in looks for text in told_of(one.name, one.drain)):
-        world.note(text)
+    tell_of_pauses(world, leaver.others, pauses_of(looks))
     if all(one.state == CORDONED for one in looks):
         how_far = "lets no client in, and keeps its messages"
     elif all(one.state == MOVED for one in looks):

@@ -21,7 +21,16 @@ from mqctl.operation import OperationScope, code_of, holding, is_held_by, number
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
-from mqctl.scaledown.beginning import agree_to_turn, begin, hindrances, require_answers, show_plan, turned
+from mqctl.scaledown.beginning import (
+    agree_to_turn,
+    begin,
+    hindrances,
+    pauses_of,
+    require_answers,
+    show_plan,
+    tell_of_pauses,
+    turned,
+)
 from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
 from mqctl.scaledown.leaver import (
     Leaver,
@@ -29,13 +38,13 @@ from mqctl.scaledown.leaver import (
     keep,
     leavers_of,
     look_at_rest,
+    pauses_in,
     receipt_of,
     require_balance,
     stop,
     take_away,
 )
 from mqctl.scaledown.looks import LEAVES, RESTS, NodeLook, look_at
-from mqctl.scaledown.pauses import told_of
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
@@ -196,7 +205,8 @@ def _require_one_way(options: Options) -> None:
 
 def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
     rows, faults = [], 0
-    for one in look_at(world, [node for leaver in leavers for node in leaver.nodes]):
+    looks = look_at(world, [node for leaver in leavers for node in leaver.nodes])
+    for one in looks:
         if one.fault:
             faults += 1
             world.note(f"mqctl: {one.fault}")
@@ -207,6 +217,7 @@ def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
                      "seconds_left": seconds_left(one.drain),
                      "hindrances": "; ".join(told(one.drain.get("hindrances", ())))})  # fmt: skip
     write(Rows("mqctl.scale-down-show/1", SHOWN, rows), options.shape, world.data)
+    tell_of_pauses(world, leavers[0].others, pauses_of(looks))
     return Exit.DEGRADED if faults else Exit.DONE
 
 
@@ -254,8 +265,6 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     if document["differences"]:
         world.err.print(receipt.page(document), markup=False, highlight=False)
     require_balance(leaver, document)
-    for text in (text for each in ended.items() for text in told_of(*each)):
-        world.note(text)
     return document
 
 
@@ -389,6 +398,7 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
         archive.purge(world, leaver.host, document["archive"])
     kept = "its data is deleted" if is_purged else f"its data is in {archive.FOLDER}/{document['archive']} there"
     world.note(f"{leaver.host.name} has left cluster {leaver.cluster.name}; {kept}")
+    tell_of_pauses(world, leaver.others, pauses_in(document))
     return code, document
 
 

@@ -50,6 +50,8 @@ def pause_told(remotes: Remotes, queue: Queue, answer: Attach) -> bool | None:
     """Of a queue that is paused here or there: whether it is there, where the other node says so for the first time;
     else None."""
     is_paused = paused_in(answer)
+    if is_paused is not None:
+        remotes.scale_down.heard_pause(queue, is_paused=is_paused)
     is_news = is_paused is not None and remotes.drains.heard_pause(queue, is_paused=is_paused)
     return is_paused if is_news and (is_paused or queue.is_paused) else None
 
