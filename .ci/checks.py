@@ -36,6 +36,9 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+from tests.support.rotation import DAY, SHARES, day_of_newest_commit  # noqa: E402
+
 RESULTS = ROOT / ".build" / "checks"
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 Command = tuple[str, ...]
@@ -54,7 +57,6 @@ TYPED: tuple[Command, ...] = (
 SILENCE_S_MAX = 1800.0
 TALK_TIMES = 2  # so many times as long may a command talk without an end
 END_TIME_S = 60.0
-DAY, THIRDS = "CHECKS_DAY", 3  # tests/support/rotation.py
 LOOK_S = 0.5
 LOOKING, COMPUTING, PROCESSES, HOSTS, RACKS = LANES = ("looking", "computing", "processes", "hosts", "racks")
 # Who waits most has the processor when it wants it: the lanes of hosts are the longest, whatever runs beside them.
@@ -146,7 +148,8 @@ PARTS = (
     Part("lint", LINT, is_fast=True, lane=LOOKING),
     Part("types", tuple(tool("mypy", *group) for group in TYPED), is_fast=True, lane=LOOKING),
     Part("arrows", (tool("lint-imports", "--no-logo"),), is_fast=True, lane=LOOKING),
-    Part("collection", (tool("ansible-lint", "--offline"), SANITY), lane=LOOKING),
+    Part("collection", (tool("ansible-lint", "--offline"),), lane=LOOKING),
+    Part("sanity", (SANITY,), lane=LOOKING, day_of_three=2),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short", "--of-day"),), lane=LOOKING),
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
     Part("simulation", (pytest("tests/sim"),), lane=LOOKING),
@@ -190,7 +193,7 @@ def main(arguments: Sequence[str]) -> int:
     is_whole = arguments == ["test"]
     environ, started_s, busy_s = environment(os.environ, is_whole=is_whole), time.monotonic(), machine_busy_s()
     today = environ.get(DAY, "")  # none where parts were named
-    parts = [part for part in parts if not today or part.day_of_three in (None, int(today) % THIRDS)]
+    parts = [part for part in parts if not today or part.day_of_three in (None, int(today) % SHARES)]
     with ExitStack() as meanwhile:
         if is_whole:
             meanwhile.enter_context(beside(BUILDS, environ))
@@ -287,19 +290,9 @@ def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]
     kept = {name: value for name, value in outside.items() if name not in left}
     if not is_whole:
         return {**kept, **own}
-    today = day()
+    today = day_of_newest_commit(ROOT)
     of_today = {"EXAMPLES": "50", "PYTEST_ADDOPTS": f"--hypothesis-seed={today or 0}", DAY: str(today or "")}
     return {**of_today, **kept, **own}
-
-
-def day() -> int | None:
-    """That of the newest commit, as for the simulation's seeds (tests/sim/days.py); nothing without a history."""
-    command = ("git", "log", "-1", "--format=%ct")
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=END_TIME_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return int(done.stdout) // 86_400 if done.returncode == 0 and done.stdout.strip() else None
 
 
 def share(today: str) -> str:

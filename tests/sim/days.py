@@ -10,29 +10,20 @@ Without one all of them are taken, and with SOAK=1.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.rotation import SHARES, day_of_run
+from tests.support.rotation import SHARES, day_of_newest_commit, day_of_run
 
 Row = TypeVar("Row")
-DAY_S = 86_400
 
 
 def day() -> int:
     """Days since 1970; 0 where there is no history to ask."""
     if said := os.environ.get("SIM_DAY"):
         return int(said)
-    command = ["git", "log", "-1", "--format=%ct"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False
-        )
-    except FileNotFoundError:
-        return 0
-    return int(done.stdout) // DAY_S if done.returncode == 0 and done.stdout.strip() else 0
+    return day_of_newest_commit(Path(__file__).parent) or 0
 
 
 DAY = day()

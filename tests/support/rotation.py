@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 DAY: Final = "CHECKS_DAY"
 MARK: Final = "one_day_in_three"
 SHARES: Final = 3
+DAY_S: Final = 86_400
+GIT_S_MAX: Final = 60
 # Where slow tests have a day by their names, and where files have one by theirs.
 SHARED_BY_NAME: Final = ("tests/unit/", "tests/contract/", "tests/fuzz/", "tests/golden/", "tests/scenarios/")
 SHARED_BY_FILE: Final = "tests/system/"
@@ -32,6 +36,16 @@ EACH_DAY: Final = re.compile(
     r"tests/system/(?:rack/.*|\w+/test_\w*rack(?:_\w+)?\.py|broker/test_(?:native|floods)\.py"
     r"|mqctl/test_(?:completion|hosts_that_fall_out|plain_playbooks|playbook)\.py)"
 )
+
+
+def day_of_newest_commit(folder: Path) -> int | None:
+    """Days since 1970, of the history that the folder is in; nothing without one."""
+    command = ("git", "log", "-1", "--format=%ct")
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=GIT_S_MAX)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return int(done.stdout) // DAY_S if done.returncode == 0 and done.stdout.strip() else None
 
 
 def day_of_run() -> int | None:

@@ -212,7 +212,6 @@ def test_a_run_of_all_takes_the_share_of_its_day_and_says_so(
 ) -> None:
     """Without history, or where nobody wants a share, it is all of it; and a part by its name is always whole."""
     monkeypatch.setattr(checks, "ROOT", tmp_path)
-    assert checks.day() is None
     assert checks.environment({}, is_whole=True)["CHECKS_DAY"] == ""
     who = ("-c", "user.name=a", "-c", "user.email=a@example.invalid", "-c", "commit.gpgsign=false")
     for words in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "one")):
