@@ -11,15 +11,15 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from mqctl.errors import Unreachable
+from mqctl.errors import LoginRefused, Unreachable
 from mqctl.ssh import shell as remote
 from mqctl.ssh.pool import SshConnector
 from mqctl.ssh.shell import Shell
-from mqctl.ssh.variables import access_of
+from mqctl.ssh.variables import Access, access_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.ssh_mute import COMMAND, MuteServer
+from support.ssh_mute import COMMAND, LOGIN, MuteServer
 from support.ssh_relay import Relay
 from support.ssh_server import SshServer, keygen
 
@@ -53,18 +53,31 @@ def reach(connector: SshConnector, variables: dict[str, object], name: str = "mq
     return shells[0]
 
 
+def why_not(connector: SshConnector, access: Access) -> str:
+    try:
+        connector.shell(access)
+    except Unreachable as fault:
+        return fault.what
+    return ""
+
+
+def directly(port: int, known_hosts: Path, *keys: Path) -> dict[str, object]:
+    """Variables of a host that is at `port` of this machine."""
+    named = " ".join(f"-o IdentityFile={key}" for key in keys)
+    return {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": port,
+        "ansible_ssh_common_args": f"-F /dev/null -o UserKnownHostsFile={known_hosts} {named}",
+        "ansible_ssh_timeout": TIMEOUT_S,
+        "ansible_become": False,
+    }
+
+
 def test_a_command_that_the_host_does_not_answer(connector: SshConnector, tmp_path: Path) -> None:
     """It opened the session for it, and then lost its power."""
     known_hosts = tmp_path / "known_hosts"
     with MuteServer(known_hosts) as server:
-        variables = {
-            "ansible_host": "127.0.0.1",
-            "ansible_port": server.port,
-            "ansible_ssh_private_key_file": str(keygen(tmp_path / "key")),
-            "ansible_ssh_common_args": f"-F /dev/null -o UserKnownHostsFile={known_hosts}",
-            "ansible_ssh_timeout": TIMEOUT_S,
-            "ansible_become": False,
-        }
+        variables = directly(server.port, known_hosts, keygen(tmp_path / "key"))
         shell = reach(connector, variables)
         server.mute_at = COMMAND
         with pytest.raises(Unreachable, match="no answer in time"):
@@ -90,6 +103,65 @@ def test_a_host_that_takes_no_more_of_what_is_sent(connector: SshConnector, tmp_
                 remote.run(shell, ["cat"], b"x" * 2**24, timeout_s=1)
             assert reach(connector, variables) is not shell
     finally:
+        server.close()
+
+
+def test_a_login_that_the_host_does_not_answer(
+    connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has refused nobody, and no other key has to wait for it as well."""
+    offered: list[Path] = []
+    from_path = paramiko.PKey.from_path
+
+    def noted(path: Path, passphrase: bytes | None) -> paramiko.PKey:
+        offered.append(path)
+        return from_path(path, passphrase)
+
+    monkeypatch.setattr(paramiko.PKey, "from_path", noted)
+    known_hosts = tmp_path / "known_hosts"
+    keys = [keygen(tmp_path / name) for name in ("first", "second", "third")]
+    with MuteServer(known_hosts) as server:
+        server.mute_at = LOGIN
+        with pytest.raises(Unreachable, match="no answer in time") as caught:
+            connector.shell(access_of("mq1", directly(server.port, known_hosts, *keys), {}))
+        assert not isinstance(caught.value, LoginRefused)
+        assert set(offered) <= set(keys[:1])
+
+
+@pytest.mark.parametrize("banner", [b"", b"SSH-2.0-silent\r\n"])
+def test_a_host_that_begins_no_session(connector: SshConnector, tmp_path: Path, banner: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        access = access_of("mq1", directly(silent.getsockname()[1], tmp_path / "known_hosts"), {})
+
+        def greet() -> None:
+            here, _ = silent.accept()
+            with here, contextlib.suppress(OSError):
+                here.sendall(banner)
+                while here.recv(65536):
+                    pass
+
+        threading.Thread(target=greet, daemon=True).start()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            connector.shell(access)
+
+
+def test_an_agent_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was passed on from a machine that sleeps. The key of the host lies in a file."""
+    server = SshServer(tmp_path / "server")
+    connector = SshConnector()
+    try:
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.bind(str(tmp_path / "agent"))
+            agent.listen(8)
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+            variables = server.variables(ansible_ssh_timeout=TIMEOUT_S)
+            reach(connector, variables)
+            (server.folder / "authorized_keys").write_text("")
+            access = access_of("mq2", variables, {})
+            said = "the agent cannot be used (no answer in time)"
+            wait_until(lambda: said in why_not(connector, access), "it is told why no key of the agent was offered")
+    finally:
+        connector.close()
         server.close()
 
 

@@ -7,17 +7,29 @@ server counts every key as an attempt, so IdentitiesOnly keeps the agent's other
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import paramiko
-from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey, Password
+from paramiko.auth_strategy import (
+    AuthFailure,
+    AuthResult,
+    AuthSource,
+    AuthStrategy,
+    InMemoryPrivateKey,
+    Password,
+    SourceResult,
+)
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
 from mqctl.errors import UsageError
 from mqctl.ssh.hostkeys import HostKeyPolicy
 from mqctl.ssh.settings import Hop
+from mqctl.ssh.shell import NO_ANSWER
+
+TIMED_OUT = "Authentication timeout."  # by its text alone paramiko tells a server that is silent from one that refuses
 
 
 class Answers(AuthSource):
@@ -39,18 +51,37 @@ class Answers(AuthSource):
 
 
 class Strategy(AuthStrategy):
-    """Everything that `hop` allows to offer."""
+    """Everything that `hop` allows to offer. `timeout_s`: for the agent to name its keys."""
 
-    def __init__(self, hop: Hop, password: str, passphrase: str, policy: HostKeyPolicy) -> None:
+    def __init__(self, hop: Hop, password: str, passphrase: str, policy: HostKeyPolicy, timeout_s: float) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
         self.hop = hop
         self.notes: list[str] = []
         self._password = password
         self._passphrase = passphrase
         self._policy = policy
+        self._timeout_s = timeout_s
+
+    def authenticate(self, transport: paramiko.Transport) -> AuthResult:
+        """Offer one after another until one is taken; paramiko calls it.
+
+        Raises AuthFailure, or SSHException where the server does not answer: a silent one has refused nothing.
+        """
+        result = AuthResult(strategy=self)
+        for source in self.get_sources():
+            try:
+                outcome = source.authenticate(transport)
+            except Exception as fault:  # whatever one key meets, the next is offered
+                if isinstance(fault, paramiko.AuthenticationException) and str(fault) == TIMED_OUT:
+                    raise paramiko.SSHException(NO_ANSWER) from fault
+                result.append(SourceResult(source, fault))
+            else:
+                result.append(SourceResult(source, outcome))
+                return result
+        raise AuthFailure(result=result)
 
     def get_sources(self) -> Iterator[AuthSource]:
-        """Called by paramiko after the host key was accepted."""
+        """In the order in which they are offered, each made when its turn comes."""
         user = self.hop.user
         for method in self.hop.methods:
             if method == "publickey":
@@ -80,7 +111,23 @@ class Strategy(AuthStrategy):
                 f"the SSH option IdentityAgent {self.hop.agent} cannot be honoured by mqctl",
                 f"SSH_AUTH_SOCK={self.hop.agent} mqctl …",
             )
-        return list(paramiko.Agent().get_keys())
+        held: list[Any] = []
+        faults: list[str] = []
+
+        def ask() -> None:
+            try:
+                held.extend(paramiko.Agent().get_keys())
+            except (paramiko.SSHException, OSError) as fault:
+                faults.append(str(fault))
+
+        # paramiko waits for it without a limit: one that was passed on from elsewhere may be silent.
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(self._timeout_s)
+        if asking.is_alive():
+            faults.append(NO_ANSWER)
+        self.notes += [f"the agent cannot be used ({fault})" for fault in faults]
+        return list(held)
 
     def _key_of_file(self, path: Path, have: set[bytes]) -> Iterator[Any]:
         try:

@@ -15,13 +15,13 @@ from mqctl.errors import LoginRefused, Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
 from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
-from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, CommandResult, Trial
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, NO_ANSWER, OUTPUT_BYTES_MAX, CommandResult, Trial
 from mqctl.ssh.variables import Access, Become
 from mqctl.ssh.wire import Wire
 
 SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
 SESSION_WAIT_S_MAX = 120
-NO_ANSWER = "no answer in time"
+NOT_NEGOTIATED = "No existing session"  # paramiko, where a server has not begun one in time
 FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 PREFERENCES = {name: getattr(paramiko.Transport, f"_preferred_{name}") for name in
                ("ciphers", "kex", "macs", "keys", "pubkeys")}  # fmt: skip
@@ -71,7 +71,7 @@ class SshConnection:
         hop, timeout_s = self.hop, self.access.timeout_s
         known = read(hop)
         policy = HostKeyPolicy(hop, known)
-        strategy = Strategy(hop, self.access.password, self.access.passphrase, policy)
+        strategy = Strategy(hop, self.access.password, self.access.passphrase, policy, timeout_s)
         name, port = (hop.known_as, 22) if hop.known_as else (hop.host, hop.port)
         if hop.host_keys != "no":
             for key in known.keys:
@@ -84,18 +84,24 @@ class SshConnection:
                 username=hop.user,
                 sock=Wire(self._socket(before), timeout_s),  # type: ignore[arg-type]
                 timeout=timeout_s,
-                banner_timeout=timeout_s,
+                banner_timeout=2 * timeout_s,  # so that `timeout` ends it, which is told apart from another end
                 auth_timeout=timeout_s,
                 channel_timeout=timeout_s,
                 compress=hop.is_compressed,
                 disabled_algorithms=disabled_algorithms(hop),
                 auth_strategy=strategy,
+                transport_factory=self._transport,
             )
         except (paramiko.SSHException, OSError, EOFError) as fault:
             raise self._unreachable(fault, strategy) from fault
         transport = self._client.get_transport()
         if transport is not None and hop.keepalive_s:
             transport.set_keepalive(hop.keepalive_s)
+
+    def _transport(self, sock: Any, **options: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(sock, **options)
+        transport.handshake_timeout = 2 * self.access.timeout_s
+        return transport
 
     def _socket(self, before: SshConnection | None) -> Any:
         hop = self.hop
@@ -243,7 +249,7 @@ def login_report(fault: paramiko.AuthenticationException, strategy: Strategy) ->
 
 def describe(fault: BaseException) -> str:
     """A sentence for an error of the network."""
-    if isinstance(fault, TimeoutError):
+    if isinstance(fault, TimeoutError) or str(fault) == NOT_NEGOTIATED:
         return NO_ANSWER
     if isinstance(fault, socket.gaierror):
         return "the name is not known"

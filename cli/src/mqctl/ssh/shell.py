@@ -17,6 +17,7 @@ from mqctl.ssh.variables import Become
 OUTPUT_BYTES_MAX = 32 * 2**20
 PASSWORD = "MQCTL_SUDO"  # the variable that holds it in the remote shell, and the prompt that asks for it
 BROKE_OFF = -1  # the exit code of a command that nothing is known of: its connection ended before it did
+NO_ANSWER = "no answer in time"  # what is said of a host that is silent
 EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 TRIAL_S_MAX = 30.0  # that sudo may take to say what it makes of a password
 TRIAL_WAIT_S_MAX = 2 * TRIAL_S_MAX  # for what others try
