@@ -5,9 +5,12 @@ Pieces are counted and bytecodes, as in test_flood_work.py: a message that makes
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
+from mqbroker.amqp.settling import MOVED
 from mqbroker.core.queue.dispatch import PIECES_MAX
 from mqbroker.node.broker.broker import DISPATCH_BESIDE_MAX, DISPATCH_MAX, PIECE_COST
 from mqbroker.node.values import inputs as given
@@ -16,6 +19,7 @@ from mqbroker.wire.performatives import Accepted, Disposition, Flow, Modified, R
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
+from tests.unit.core.address.test_diverts import divert
 from tests.unit.node.test_bystander_work import WARM, Site
 from tests.unit.node.test_flood_work import TURN_BYTECODES
 
@@ -143,6 +147,24 @@ def test_an_outcome_of_very_many_deliveries_costs_a_bystander_a_turn_of_it(said:
     assert site.stage.broker.store.queues["orders"].delivering_count == 0
     if run == 1:
         assert len(steps) > 3, "it was divided"
+
+
+@pytest.mark.parametrize("said", ["rejected", "failed once too often", "nothing any more", "what ends its session"])
+def test_few_die_in_a_step_where_diverts_make_many_copies_of_each(said: str) -> None:
+    site = Loaded()
+    ways = [divert(f"{one}-{other}", one, other) for one, other in permutations(("dead", "b", "c"), 2)]
+    site.stage.give(given.OptionsChanged(replace(site.stage.options, diverts=tuple(ways))))
+    site.stage.run()
+    for name in ("dead", "b", "c"):
+        site.stage.admin("queue-create", name=name)
+    diverts, most, is_due = site.stage.broker.store.diverts, 0, True
+    site.stage.give(site.said(SAID[said][0] if said in SAID else frames.flow(9, 1)))
+    while is_due:
+        before = diverts.followed_total
+        is_due = site.stage.turn().more
+        most = max(most, diverts.followed_total - before)
+    assert 0 < most <= 2 * MOVED.messages_max * diverts.copies_of("dead")
+    assert diverts.followed_total >= MANY * diverts.copies_of("dead")
 
 
 @pytest.mark.parametrize("outcome", [Rejected(), FAILED])

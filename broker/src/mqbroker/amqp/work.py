@@ -37,6 +37,7 @@ GIVEN_BACK: Final = 3  # for each segment of messages of a queue that is gone,
 PURGED: Final = 8  # for each that is purged,
 DROPPED: Final = 15  # for each segment of messages that leave for good,
 MADE_ANEW: Final = 75  # for each message that is made anew at another address,
+FOLLOWED: Final = 25  # and for each divert that one of these may follow,
 DELETED: Final = 30  # and for its end
 DECLARED: Final = 20  # an address of the file of options that is made or looked at,
 DEPLOYED: Final = 50  # a queue of it,

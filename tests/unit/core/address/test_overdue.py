@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
+
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
@@ -19,6 +22,7 @@ from mqbroker.wire.values import Long, Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
+from tests.unit.core.address.test_diverts import divert
 from tests.unit.node.test_bystander_work import GO, Site
 from tests.unit.node.test_flood_work import TURN_BYTECODES
 
@@ -73,6 +77,24 @@ def test_messages_that_expire_at_once_leave_piece_by_piece(said: dict[str, dict[
     assert stage.broker.store.queues["orders"].expired_total == COUNT
     assert stage.broker.store.queues["expired"].message_count == (COUNT if said else 0)
     assert not stage.broker.store.overdue.is_due
+
+
+def test_few_leave_in_a_piece_where_diverts_make_many_copies_of_each() -> None:
+    ways = [divert(f"{one}-{other}", one, other) for one, other in permutations(("expired", "b", "c"), 2)]
+    stage = Stage(replace(options_with(address_settings=TO_EXPIRY), diverts=tuple(ways)))
+    for name in ("orders", "expired", "b", "c"):
+        stage.admin("queue-create", name=name)
+    each = work.MADE_ANEW + work.FOLLOWED * stage.broker.store.diverts.copies_of("expired")
+    assert each > 2 * work.MADE_ANEW
+    publish(stage, expiring(COUNT // 4))
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    left = COUNT // 4
+    while stage.turn().more:
+        stage.sync()
+        assert left - counts(stage)[0] <= ALONE_WORK // each + 1
+        left = counts(stage)[0]
+    assert counts(stage) == (0, 0)
+    assert stage.broker.store.queues["b"].message_count > COUNT // 4
 
 
 def test_one_that_expires_leaves_at_its_time() -> None:

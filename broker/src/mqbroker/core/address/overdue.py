@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.backlog import EXPIRED
 from mqbroker.core.queue.kinds import RETROACTIVE
 
@@ -71,19 +72,22 @@ class Overdue:
 
     def _expire(self, queue: Queue, left: int) -> int:
         """Take what has expired out of the queue, from where the last piece ended."""
-        moves = queue.kind.routing != RETROACTIVE and self._store.settings.of(queue.kind.address).expiry_address
+        target = self._store.settings.of(queue.kind.address).expiry_address
+        is_moved = bool(target) and queue.kind.routing != RETROACTIVE
+        copies_count = self._store.diverts.copies_of(target.partition(FULLY_QUALIFIED)[0])
+        each = work.MADE_ANEW + work.FOLLOWED * copies_count if is_moved else 0
         LOOK.has_touched = True
         for segment in queue.backlog.from_rank(queue.expiring_from):
             while queue.expiring_from < segment.rank + segment.n:
                 if left <= 0:
                     return left
-                left -= self._look(queue, segment, left // work.MADE_ANEW + 1 if moves else 0)
+                left -= self._look(queue, segment, left // each + 1 if each else 0, each)
         queue.end_expiring(self._store.at.wall_ms + queue.vain_looks // LOOKS_PER_MS)
         return left
 
-    def _look(self, queue: Queue, segment: Segment, moved_max: int) -> int:
+    def _look(self, queue: Queue, segment: Segment, moved_max: int, moved_work: int) -> int:
         """At the next messages, which are of a segment and alike; `moved_max`: so many may go to another address, 0: to
-        none. Says how much work that was.
+        none; `moved_work`: what each of these costs. Says how much work that was.
         """
         first = max(segment.rank, queue.expiring_from)
         part = segment.part(segment.start + first - segment.rank, segment.rank + segment.n - first)
@@ -94,7 +98,7 @@ class Overdue:
             count = min(count, moved_max or count)
             queue.gone.append((EXPIRED, queue.backlog.take_at(first, count)))
             queue.expiring_from = first + count
-            return 1 + (work.MADE_ANEW * count if moved_max else work.DROPPED)
+            return 1 + (moved_work * count if moved_max else work.DROPPED)
         elif queue.handed_over is not None:
             part = part.part(part.start, queue.handed_over.awaited_count(part.first_id, part.n))
         queue.vain_looks += 1

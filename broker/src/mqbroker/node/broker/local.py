@@ -1,7 +1,9 @@
 """Producers and consumers that are no connections: admin sessions that send and receive.
 
 A receive takes messages from a queue like any consumer; they stay in delivery until the session settles their tag, or
-closes, which returns them to their place. Bounded: one answer holds at most `ANSWER_BYTES_MAX` of messages.
+closes, which returns them to their place. Bounded: one answer holds at most `ANSWER_BYTES_MAX` of messages. All that a
+session has in delivery may become dead letters in one step, and all that a request sends is taken in in one: so both
+are bounded, with the copies that diverts make.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
 
 ANSWER_BYTES_MAX: Final = 4 << 20
-COUNT_MAX: Final = 10_000
+COUNT_MAX: Final = 10_000  # messages in delivery with a session
+DEAR_COPIES: Final = 3  # that diverts make of a dead letter cost what it does itself
+SENT_COPIES_MAX: Final = 20_000  # that they make of what is sent in one request, some 25 µs each
 TAGS_MAX: Final = 64
 
 
@@ -97,6 +101,11 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.target_for(address, BROKER)
+        copies_count = store.diverts.copies_of(target.name)
+        if len(payloads) * copies_count > SENT_COPIES_MAX:
+            most = SENT_COPIES_MAX // copies_count
+            dear = f"diverts make up to {copies_count} copies of each message: send {most} at once"
+            raise Refused("amqp:resource-limit-exceeded", dear)
         if store.memory.is_shut:
             raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes
@@ -148,10 +157,23 @@ class LocalSessions:
         self._broker.turns.part_consumers(queue_here(store, queue_name))
         queue = queue_here(store, queue_name)  # another one, if that was to go with them
         store.check_consumers(queue)
-        receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
+        room = self._room(session, queue)
+        if room <= 0:
+            raise Refused("amqp:resource-limit-exceeded", "settle first: so much is in delivery with this session")
+        receive = Receive(self, (request_id, session), queue, min(count_max, room))
         receive.filter = wanted
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
+
+    def _room(self, session: int, queue: Queue) -> int:
+        """How many more messages of a queue the session may have in delivery: if all of them become dead letters in one
+        step, that is as much work as for COUNT_MAX without diverts. One at least where it has none."""
+        held = [each for each in self._tags.get(session, {}).values() if not each[0].kind.non_destructive]
+        left = COUNT_MAX - sum(self._weight(each) * sum(part.n for part in parts) for each, parts in held)
+        return left // self._weight(queue) if held else max(left // self._weight(queue), 1)
+
+    def _weight(self, queue: Queue) -> int:
+        return 1 + self._broker.store.dead_letters.copies_of(queue) // DEAR_COPIES
 
     def _start(self, receive: Receive, wait_ms: int) -> None:
         """The time to wait counts from here: the journal had to learn of the consumer first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mqbroker.amqp import work
 from mqbroker.amqp.states import MAPPED
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -32,7 +33,7 @@ def take_outcomes(peer: Peer, event: Settled) -> None:
     store = peer.broker.store
     if peer.connection.is_transactional:
         event = peer.transactions.settled(event)
-    is_durable = False
+    is_durable, followed = False, store.diverts.followed_total
     LOOK.has_touched = True
     for taken in event.taken:
         if taken.token is None:
@@ -43,6 +44,7 @@ def take_outcomes(peer: Peer, event: Settled) -> None:
         is_durable = apply_outcome(store, queue, segment, outcome, consumer) or is_durable
         if isinstance(outcome, Rejected):
             peer.rejected_count += taken.n
+    peer.connection.allowance -= (store.diverts.followed_total - followed) * work.FOLLOWED
     if peer.rejected_count and not event.has_more:
         _tell_rejected(peer)
     if event.owes_settlement and is_durable:
@@ -70,6 +72,10 @@ def take_back(peer: Peer, event: Detached | Returned) -> None:
     leaves in order was not delivered in vain: it tells an outcome of what it has seen, and the rest was prefetched.
     From one that is lost nobody knows, so each counts. Both as in Artemis.
     """
+    store = peer.broker.store
+    followed = store.diverts.followed_total
+    LOOK.has_touched = True
     for taken in peer.transactions.kept_out(event.returned):
         if taken.token is not None:
-            peer.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
+            store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
+    peer.connection.allowance -= (store.diverts.followed_total - followed) * work.FOLLOWED
