@@ -214,7 +214,7 @@ class Move(Purge):
         if self.find_later(places, run):
             return False
         takers = [place for place, only in places if _reaches(place, run, only)]
-        if not self.has_memory(takers):
+        if not self.has_memory([each for each, only in _with_wildcards(places) if _reaches(each, run, only)]):
             return False
         if address in takers and not self.reserve(address, size_bytes):
             return False
@@ -222,13 +222,13 @@ class Move(Purge):
         return address in takers or any(rooms)
 
     def has_memory(self, takers: list[Address]) -> bool:
-        """Whether there is memory for a message at its places, or they keep it on disk.
+        """Whether there is memory for a message at all that get it, copies too, or they keep it on disk.
 
         While the memory is full, one that is there already gives back what it takes, with its piece or with the run
         that it is of: until then there is a quarter more, as for transactions. One of a page gives back nothing.
         """
         memory = self.store.memory
-        if not memory.is_full or all(self.store.takes_when_full(place) for place in takers):
+        if not memory.is_full or all(place.can_page for place in takers):
             return True
         return not self.picker.is_of_pages and memory.held_bytes - self.owed_bytes < memory.max_bytes * 5 // 4
 
