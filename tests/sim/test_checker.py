@@ -56,11 +56,11 @@ LOST_AT_A = "the connection was lost: a:5672: the broker closed the transport"
 STOPPED_AT_A = "the connection was lost: a:5672 closed the connection: the broker stops"
 
 
-def twice(*told: str, outcome: str = "unknown") -> list[str]:
+def twice(*told: str, outcome: str = "unknown", answers_at_stop: bool = True) -> list[str]:
     """What is wrong where a connection tells this, and the message comes twice."""
     found = History(is_several_nodes=True)
     found.send(ID, Sent("p", 1, QUEUE, is_durable=True, size=len(BODY), outcome=outcome))
-    whereabouts = Whereabouts(found, "p")
+    whereabouts = Whereabouts(found, "p", answers_at_stop=answers_at_stop)
     for text in told:
         whereabouts.note(text)
     return received(found, 0, 0)
@@ -71,6 +71,8 @@ def test_what_a_node_that_ended_without_a_word_may_have_comes_twice_where_it_was
     assert twice(at_a, LOST_AT_A, REFUSED, at_b) == []
     assert len(twice(at_a, LOST_AT_A, REFUSED, at_a)) == 1, "it knows what it has seen"
     assert len(twice(at_a, STOPPED_AT_A, REFUSED, at_b)) == 1, "it has answered what it took in"
+    assert twice(at_a, STOPPED_AT_A, REFUSED, at_b, answers_at_stop=False) == [], "the release before may not have"
+    assert len(twice(at_a, STOPPED_AT_A, REFUSED, at_a, answers_at_stop=False)) == 1
     assert len(twice(at_a, LOST_AT_A, at_b, outcome="accepted")) == 1
     found = History(is_several_nodes=True)
     found.send(ID, Sent("p", 1, QUEUE, is_durable=True, size=len(BODY), outcome="accepted"))

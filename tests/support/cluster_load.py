@@ -52,9 +52,10 @@ CONNECTION: dict[str, Any] = {
 class Whereabouts:
     """Where a producer is: it goes on at other nodes than those of its URI too, as brokers tell of each other."""
 
-    def __init__(self, history: History, producer: str) -> None:
+    def __init__(self, history: History, producer: str, *, answers_at_stop: bool = True) -> None:
         self._history = history
         self._producer = producer
+        self._answers_at_stop = answers_at_stop
         self._where = ""
         self._unanswered: set[str] = set()
 
@@ -64,7 +65,7 @@ class Whereabouts:
             if text != self._where:
                 self._history.sent_elsewhere |= self._unanswered
             self._where, self._unanswered = text, set()
-        elif text.startswith(LOST) and CLOSED_IN_ORDER not in text:
+        elif text.startswith(LOST) and not (self._answers_at_stop and CLOSED_IN_ORDER in text):
             self._unanswered = self._history.unanswered(self._producer)
 
 
@@ -72,10 +73,18 @@ class Load:
     """See the module's docstring."""
 
     def __init__(
-        self, queue: str, producers: Mapping[str, str], consumers: Mapping[str, str], pause_s: float = PAUSE_S
+        self,
+        queue: str,
+        producers: Mapping[str, str],
+        consumers: Mapping[str, str],
+        pause_s: float = PAUSE_S,
+        *,
+        answers_at_stop: bool = True,
     ) -> None:
+        """`answers_at_stop`: whether brokers that stop have answered what they took in, as they do since 0.1.0."""
         self.queue = queue
         self.pause_s = pause_s
+        self.answers_at_stop = answers_at_stop
         self.producers = dict(producers)
         self.consumers = dict(consumers)
         self.history = History(is_several_nodes=True)
@@ -169,7 +178,8 @@ class Load:
     async def _produce(self, node: str, uri: str) -> None:
         in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
         number = 0
-        async with mq.connect(uri, **self._noting(node, Whereabouts(self.history, node))) as connection:
+        whereabouts = Whereabouts(self.history, node, answers_at_stop=self.answers_at_stop)
+        async with mq.connect(uri, **self._noting(node, whereabouts)) as connection:
             sender = await connection.sender(self.queue, duplicate_detection=True)
             async with asyncio.TaskGroup() as group:
                 while not self._is_stopping:

@@ -3,7 +3,8 @@
     {"queue": "orders", "producers": {"mq1": uri}, "consumers": {"mq2": uri}, "pause_s": 0.05,
      "backlog": {"queue": "old", "uri": uri, "count": 20000, "read_from": uri}}
 
-on the first line of standard input; without `pause_s` producers wait as long as those of any load. It says `begun` when
+on the first line of standard input; without `pause_s` producers wait as long as those of any load, and
+`answers_at_stop` is false where brokers of the last release are among them (cluster_load.py). It says `begun` when
 the backlog is there and clients are connected. With the next line it sends no more, waits until everything has come,
 reads the backlog where `read_from` leads, and says as JSON what was violated and counted, and the last events.
 Where standard input ends before that, whoever started it is gone: it goes too, whatever it is at.
@@ -75,7 +76,10 @@ def main() -> None:
     ears.start()
     backlog = said["backlog"]
     fill(backlog["uri"], backlog["queue"], backlog["count"])
-    load = Load(said["queue"], said["producers"], said["consumers"], said.get("pause_s", PAUSE_S))
+    load = Load(
+        said["queue"], said["producers"], said["consumers"], said.get("pause_s", PAUSE_S),
+        answers_at_stop=said.get("answers_at_stop", True),
+    )  # fmt: skip
     try:
         load.begin()
         # A rollout looks who would not be served, and asks for a consumer at another node where one is not there yet.

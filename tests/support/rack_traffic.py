@@ -70,6 +70,8 @@ class Traffic:
         self._tell("stop")
         found: dict[str, Any] = json.loads(self._hear())
         assert self.process.wait(PATIENCE_S) == 0
+        if found["violations"]:
+            print(*found["violations"], *found["events"], sep="\n")
         return found
 
     def end(self) -> None:
