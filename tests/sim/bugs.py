@@ -209,8 +209,12 @@ def _arrive_unseen(self: Queue, segment: Segment) -> None:
 def _publish_as_new(
     self: Store, address: Address, run: Run, origin: Origin = UNKNOWN, *, is_known: bool = False
 ) -> bool:
-    """What a person moves is looked up among the ids that were seen."""
-    return _PUBLISH_ANY(self, address, run, origin)
+    """What a person moves is looked up among the ids that were seen, and what was is taken for taken in."""
+    routed = self.routed_total
+    must_wait = _PUBLISH_ANY(self, address, run, origin)
+    if is_known and self.routed_total == routed:
+        self.routed_total += run.count
+    return must_wait
 
 
 LATER_NS = 60 * NS_PER_MS
