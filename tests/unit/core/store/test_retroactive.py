@@ -232,13 +232,43 @@ def test_what_a_divert_takes_is_kept_where_no_queue_of_its_address_does() -> Non
     assert counts(stage) == {RING_PREFIX + "late": 1, "audit": 1, "second": 1}
 
 
+def test_what_is_held_pushes_nothing_out_of_what_its_address_keeps_though_a_divert_may_take_it() -> None:
+    """It comes again each minute, and is kept when the divert takes it, once, and behind what came before."""
+    there = {"auto_create_queues": False, "auto_create_addresses": False, "auto_delete_addresses": False}
+    late = {"retroactive_message_count": 5, **there}
+    settings = {"orders": {"expiry_address": "late"}, "late": late, "hub": late, "gone": there}
+    stage = stage_with(divert("1", "late", "hub"), divert("2", "late", "gone"), address_settings=settings)
+    stage.admin("queue-create", name="orders")
+    for name in ("late", "hub"):
+        stage.admin("address-create", name=name, routing_types=["multicast"])
+    stage.admin("send", address="late", messages=[{"body": f"good{number}"} for number in range(4)])
+    assert counts(stage) == {RING_PREFIX + "late": 4, RING_PREFIX + "hub": 4}
+    stage.admin("send", address="orders", messages=[{"body": "dead", "ttl_ms": 10}])
+    for _ in range(6):
+        stage.wait(61_000)
+    assert counts(stage) == {RING_PREFIX + "late": 4, RING_PREFIX + "hub": 4, "orders": 1}
+    stage.admin("queue-create", name="gone")
+    for _ in range(2):
+        stage.wait(61_000)
+    stage.crash()
+    stage.start()
+    assert counts(stage) == {RING_PREFIX + "late": 5, RING_PREFIX + "hub": 5, "gone": 1}
+    for name in ("late", "hub"):
+        stage.admin("queue-create", name=f"second of {name}", address=name, routing_type="multicast")
+        answer = stage.admin("receive", address=f"second of {name}", count_max=100, wait_ms=1)
+        assert [each["body"] for each in answer["messages"]] == ["good0", "good1", "good2", "good3", "dead"]
+
+
 def test_what_goes_astray_is_kept_though_no_queue_takes_it() -> None:
-    """Nobody holds it, so it would be gone."""
+    """Nobody holds it, so it would be gone; also after one that is held."""
     astray = {"send_to_dla_on_no_route": True, "dead_letter_address": "late"}
     late = {"retroactive_message_count": 100, "auto_create_queues": False}
-    stage = Stage(options_with(address_settings={"orders": astray, "late": late}))
+    stage = Stage(options_with(address_settings={"orders": astray, "late": late, "ends": {"expiry_address": "late"}}))
     for name in ("orders", "late"):
         stage.admin("address-create", name=name, routing_types=["multicast"])
+    stage.admin("queue-create", name="ends")
+    stage.admin("send", address="ends", messages=[{"body": "held", "ttl_ms": 10}])
+    stage.wait(1000)
     assert "amqp:" not in str(stage.admin("send", address="orders", messages=[{"body": "x"}]))
     stage.admin("queue-create", name="second", address="late", routing_type="multicast")
     assert stage.broker.store.queues["second"].message_count == 1

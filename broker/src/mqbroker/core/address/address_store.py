@@ -129,6 +129,10 @@ class AddressStore(ABC):
         """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
 
     @abstractmethod
+    def keep(self, address: Address, segment: Segment) -> None:
+        """An address keeps these for queues that are made later, though none of its own took them."""
+
+    @abstractmethod
     def name_next(self, run: Run) -> None:
         """A run that nobody sent, or sent before, gets its ids."""
 

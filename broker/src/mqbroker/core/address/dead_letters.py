@@ -41,7 +41,8 @@ class DeadLetters:
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
         self.moved_out_of: Queue | None = None  # while messages are: what goes astray then does not come back there
-        self.may_hold = False  # what nobody takes now stays where it is, and comes again
+        # While what nobody takes stays where it is and comes again: what addresses keep of it once somebody takes it.
+        self.unkept: list[tuple[Address, Segment]] | None = None
         self._astray: list[str] = []  # addresses whose astray messages are published: diverts may bring them back there
         self.on_lost: LossListener = lambda queue, count, reason: None
         self.on_held: LossListener = lambda queue, count, reason: None
@@ -205,13 +206,16 @@ class DeadLetters:
 
     def _take_in(self, address: Address, run: Run, origin: str) -> bool:
         """Publish one of them there; whether any queue has it."""
-        store = self._store
+        store, around = self._store, self.unkept
         routed = store.routed_total
         LOOK.has_touched = True
-        self.may_hold = True
+        unkept = self.unkept = list[tuple[Address, Segment]]()
         store.publish(address, run, Origin(origin))
-        self.may_hold = False
-        return store.routed_total > routed  # what diverts took in part would come again with each attempt
+        self.unkept = around
+        is_taken = store.routed_total > routed  # what diverts took in part would come again with each attempt
+        for each, segment in unkept if is_taken else ():
+            store.keep(each, segment)
+        return is_taken
 
     def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:
         target, cause, why = said

@@ -144,11 +144,6 @@ class Diverts:
         self._end(around)
         return is_found
 
-    @property
-    def is_walking(self) -> bool:
-        """Whether a message is on its way over diverts, which may take it where it is not kept."""
-        return self._depth > 0
-
     def _begin(self) -> int:
         """A walk. One inside of another, of a dead letter on its way, has as many copies as are left to that one."""
         around = self._copies_left

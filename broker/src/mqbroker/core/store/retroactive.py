@@ -136,13 +136,23 @@ class Retroactive:
             return
         LOOK.has_touched = True
         for segment in self._fitting(address):
-            run = segment.run
-            copy = part_of(run, segment.start, segment.start + segment.n, run.traits)
-            copy.arrived_ms, copy.expires_ms = run.arrived_ms, run.expires_ms
-            self._store.name_next(copy)
+            copy = self._copied(segment)
             for index, count, takers in parts_by(copy.count, partial(_takers, queue, copy)):
                 if takers:
                     self._store.put(address, Segment(copy, index, count, 0), takers)
+
+    def keep(self, address: Address, segment: Segment) -> None:
+        """What none of its queues took is kept, as a message of its own."""
+        copy = self._copied(segment)
+        self._store.put(address, Segment(copy, 0, copy.count, 0), [self.ring_of(address)])
+
+    def _copied(self, segment: Segment) -> Run:
+        run = segment.run
+        copy = part_of(run, segment.start, segment.start + segment.n, run.traits)
+        LOOK.has_touched = True
+        copy.arrived_ms, copy.expires_ms = run.arrived_ms, run.expires_ms
+        self._store.name_next(copy)
+        return copy
 
     def _fitting(self, address: Address) -> list[Segment]:
         memory, meter, now_ms = self._store.memory, address.meter, self._store.at.wall_ms

@@ -348,8 +348,12 @@ class Store(PagingStore):
                 address.unrouted_total += count
                 self.unrouted_total += count
                 unrouted.append(Segment(run, index, count, 0))
-            if ring is not None and (queues or not self._may_hold(origin)):
-                queues = [*queues, ring]
+            if ring is not None:
+                unkept = self.dead_letters.unkept
+                if queues or unkept is None:
+                    queues = [*queues, ring]
+                else:
+                    unkept.append((address, Segment(run, index, count, 0)))
             if queues:
                 waits = self.put(address, Segment(run, index, count, 0), queues) or waits
         for wildcard in copied:
@@ -359,9 +363,9 @@ class Store(PagingStore):
             waits = self.dead_letters.astray(address.name, unrouted) or waits
         return waits
 
-    def _may_hold(self, origin: Origin) -> bool:
-        """Whether what no queue takes stays where it is and comes again; a divert may have taken it, or will yet."""
-        return bool(origin.moved_from) and self.dead_letters.may_hold and not self.diverts.is_walking
+    def keep(self, address: Address, segment: Segment) -> None:
+        """An address keeps these for queues that are made later, though none of its own took them."""
+        self.retroactive.keep(address, segment)
 
     def route(self, address: Address, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[RoutedPart]:
         """As `Address.route`, with groups kept together in the cluster where somebody sees to that."""
