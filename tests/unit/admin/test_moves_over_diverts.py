@@ -323,6 +323,100 @@ def test_a_dead_letter_of_a_subscription_with_wildcards_is_retried_to_its_addres
     assert counts(stage) == {"s2": 2}
 
 
+def reject(stage: Stage, queue: str) -> None:
+    answer = stage.admin("receive", address=queue, count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+
+
+@pytest.mark.parametrize("to_address", [False, True])
+def test_who_had_a_copy_gets_none_of_a_retry_though_the_queue_is_gone(to_address: bool) -> None:
+    """The queue is made again, as of a sender, whose message it is where the person says so."""
+    stage = stage_with(divert("d", "news.a", "audit"), address_settings={"#": {**DIES, "auto_delete_queues": False}})
+    for queue in ("news.a", "audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="all", address="news.#", routing_type="multicast")
+    send(stage, "red", to="news.a")
+    reject(stage, "news.a")
+    stage.admin("queue-delete", name="news.a")
+    assert stage.admin("dead-letters-retry", queue="DLQ", to_address=to_address) == {"retried": 1, "left": 0}
+    copies = 2 if to_address else 1
+    assert counts(stage) == {"news.a": 1, "audit": copies, "all": copies}
+
+
+def test_a_queue_that_went_by_itself_is_made_again_by_a_retry_and_a_divert_gets_no_second_copy() -> None:
+    stage = stage_with(divert("d", "orders", "audit"), address_settings={"#": DIES})
+    for queue in ("audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red")
+    reject(stage, "orders")
+    stage.wait(60_000)
+    assert "orders" not in stage.broker.store.queues
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "audit": 1}
+
+
+@pytest.mark.parametrize("others", ["", "color = 'green'"])
+def test_queues_of_an_address_share_what_comes_back_to_it(others: str) -> None:
+    """They take turns, also where each piece is of one message, but for what their filters reject."""
+    stage = stage_with(divert("d", "orders", "audit"), address_settings={"#": {**DIES, "auto_delete_queues": False}})
+    for queue in ("audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    for queue, selector in {"gone": "", "one": others and "color = 'red'", "two": others}.items():
+        stage.admin("queue-create", name=queue, address="orders", selector=selector)
+    send(stage, *["red"] * 4, "blue", to="orders::gone")
+    for _ in range(5):
+        reject(stage, "gone")
+    stage.admin("queue-delete", name="gone")
+    for _ in range(4):
+        assert stage.admin("dead-letters-retry", queue="DLQ", count_max=1) == {"retried": 1, "left": 0}
+    assert counts(stage) == {**({"one": 4} if others else {"one": 2, "two": 2}), "DLQ": 1}
+    last = {"retried": 0, "left": 1} if others else {"retried": 1, "left": 0}
+    assert stage.admin("dead-letters-retry", queue="DLQ") == last
+
+
+def test_what_no_queue_took_comes_to_those_made_later_but_not_again_over_diverts_or_to_be_kept() -> None:
+    """Nor does it go back while a divert alone is there, which had it."""
+    rules = {**DIES, "auto_create_queues": False, "auto_delete_queues": False, "send_to_dla_on_no_route": True}
+    stage = stage_with(
+        divert("d", "news.a", "audit"), address_settings={"#": rules, "news.a": {"retroactive_message_count": 10}}
+    )
+    stage.admin("address-create", name="news.a", routing_types=["multicast"])
+    for queue in ("audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red", to="news.a")
+    ring = {"$.retroactive.news.a": 1}
+    assert counts(stage) == {"audit": 1, "DLQ": 1, **ring}
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    stage.admin("queue-create", name="all", address="news.#", routing_type="multicast")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"audit": 1, "all": 1, **ring}
+
+
+@pytest.mark.parametrize("policy", ["", "DROP", "FAIL"])
+def test_where_wildcards_alone_take_it_it_is_moved_if_there_is_room(policy: str) -> None:
+    rules = {"auto_create_queues": False}
+    bounds = {"max_size_messages": 1, "address_full_policy": policy} if policy else {}
+    stage = stage_with(address_settings={"#": rules, "news.#": bounds})
+    stage.admin("address-create", name="news.a", routing_types=["multicast"])
+    stage.admin("queue-create", name="source")
+    stage.admin("queue-create", name="reds", address="news.#", routing_type="multicast", selector="color = 'red'")
+    send(stage, "red", "blue", "red", to="source")
+    moved = 1 if policy else 2
+    said = stage.admin("messages-move", queue="source", address="news.a")
+    assert said == {"moved": moved, "left": 3 - moved}
+    assert counts(stage) == {"reds": moved, "source": 3 - moved}
+    assert stage.broker.store.meters.dropped_total == 0
+
+
+def test_where_wildcards_have_no_queue_a_move_says_so() -> None:
+    stage = stage_with(address_settings={"#": {"auto_create_queues": False}})
+    for name in ("news.a", "news.#"):
+        stage.admin("address-create", name=name, routing_types=["multicast"])
+    stage.admin("queue-create", name="source")
+    said = stage.admin("messages-move", queue="source", address="news.a")
+    assert said["description"] == "no queue is bound to address 'news.a'"
+
+
 def test_a_filter_by_size_knows_how_large_a_message_is_that_is_moved() -> None:
     stage = stage_of()
     stage.admin("queue-create", name="source")

@@ -12,11 +12,12 @@ from typing import Any
 
 from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, queue_named, selector_of
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address.address import UNKNOWN, Address
+from mqbroker.core.address.address import MULTICAST, UNKNOWN, Address
 from mqbroker.core.address.diverts import RoutedPlace
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.address.wildcard_names import has_wildcards
+from mqbroker.core.cluster.cluster_bindings import alone_elsewhere
 from mqbroker.core.paging.paged_picking import PagedPicker
 from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
@@ -181,7 +182,8 @@ class Move(Purge):
     def resolve(self) -> Address:
         """The target as it is now. Raises Refused."""
         address = self.store.target_for(self.target, BROKER)
-        if not address.has_way and not self.store.is_diverted(address.name):
+        is_copied = self.store.is_diverted(address.name) or any(each.has_way for each in address.wildcards)
+        if not address.has_way and not is_copied:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
         if self.queue in address.queues:
             name = self.queue.kind.name
@@ -203,7 +205,8 @@ class Move(Purge):
     def find_room(self, address: Address, run: Run) -> bool:
         """Room for a message where the address and its diverts get it, and none of these its own queue.
 
-        The address itself refuses what it has no room for, as of a sender. Beyond diverts one place with room will do.
+        The address itself refuses what it has no room for, as of a sender. Of those beyond diverts, and with wildcards,
+        one with room will do.
         """
         size_bytes = run.size_bytes(0, 1)
         self.tallies.clear()
@@ -213,8 +216,8 @@ class Move(Purge):
             return False
         if self.find_later(places, run):
             return False
-        takers = [place for place, only in places if _reaches(place, run, only)]
-        if not self.has_memory([each for each, only in _with_wildcards(places) if _reaches(each, run, only)]):
+        takers = [place for place, only in _with_wildcards(places) if _reaches(place, run, only)]
+        if not self.has_memory(takers):
             return False
         if address in takers and not self.reserve(address, size_bytes):
             return False
@@ -275,9 +278,10 @@ class Move(Purge):
 class Retry(Move):
     """Sends dead letters and expired messages back to where they came from, as they were.
 
-    One that came from a queue of an address with several goes to that queue alone: the others have had it. Where that
-    queue is gone, and those that are there got copies, it is left, unless the request asks for `to_address`. So is a
-    value of which there is a later one.
+    One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
+    queue is gone, it goes to those that share what comes to the address; where those that are there got copies, it is
+    left, unless the request asks for `to_address`, that is for whoever sends there. So is a value of which there is a
+    later one.
     """
 
     counted = "retried"
@@ -329,20 +333,34 @@ class Retry(Move):
         return any(queue.is_outdated(Segment(part, 0, 1, 0)) for queue in queues)
 
     def origin_of(self, address: str, queue: str) -> Address | None:
-        """What the message was in before: its queue alone if that is still there, else its address."""
+        """What the message was in before: its queue alone if that is still there, else its address.
+
+        Whoever had a copy when it came first gets none: diverts, what the address keeps for later queues, and addresses
+        with wildcards, but where it reached no queue, as those would have been such.
+        """
         found = self.store.queues.get(queue)
         if found is self.queue:
             return None
         try:
             if found is not None and found.kind.address == address:
                 return alone_at(self.store, address, queue, BROKER)
+            there = self.store.addresses.get(address)
+            if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
+                return elsewhere
             # As whoever sends there; to an address with wildcards nobody does.
-            there = self.store.addresses.get(address) if has_wildcards(address) else None
-            origin = there or self.store.target_for(address, BROKER)
+            if there is None or not has_wildcards(address):
+                there = self.store.target_for(address, BROKER)
         except Refused:
             return None
-        had_it = bool(queue and origin.multicast) and not self.to_address
-        return None if had_it or self.queue in origin.queues else origin
+        if self.queue in there.queues or (queue and _gives_copies(there) and not self.to_address):
+            return None
+        return there if self.to_address else there.again(() if queue else there.wildcards)
+
+
+def _gives_copies(address: Address) -> bool:
+    """Whether there are queues that got a copy each, here or at other nodes."""
+    elsewhere = address.cluster_bindings
+    return bool(address.multicast) or (elsewhere is not None and elsewhere.takes(MULTICAST))
 
 
 def _reaches(address: Address, run: Run, only: str) -> bool:

@@ -45,9 +45,9 @@ class Address:
 
     __slots__ = (
         "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
-        "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter",
-        "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings", "routed_total",
-        "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
+        "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "is_whole", "made_on",
+        "maker", "meter", "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings",
+        "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,7 @@ class Address:
         self.pages = pages  # what is too much stays on disk, in queues that allow it
         self.can_page = pages  # and all of them do
         self.target = name  # what leads here again: the name, or `address::queue`
+        self.is_whole = True  # diverts and addresses with wildcards get copies of what is sent here
         self.meter = meter
         self.maker = ""  # the user and the connection that it counts for (quotas.py)
         self.made_on = 0
@@ -131,12 +132,37 @@ class Address:
         """Something about its queues has changed."""
         LOOK.has_touched = True
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
-        if self.meter is not None and self.target == self.name:
+        if self.meter is not None and self.is_whole:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
         self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )
+
+    def alone(self, queue: str) -> Address:
+        """One that leads to a single queue of this address, which is to be bound to it."""
+        alone = Address(self.name, self.meter, pages=self.pages)
+        LOOK.has_touched = True
+        alone.target = self.name + FULLY_QUALIFIED + queue
+        alone.is_whole = False
+        return alone
+
+    def again(self, wildcards: tuple[Address, ...] = ()) -> Address:
+        """For what was here and comes again, in this step: one with the same queues, and with nobody who had a copy.
+
+        `wildcards`: those addresses with wildcards that had none.
+        """
+        if not self.is_whole:
+            return self
+        again = Address(self.name, self.meter, pages=self.pages)
+        LOOK.has_touched = True
+        again.is_whole = False
+        again.anycast, again.multicast, again.cluster_bindings = self.anycast, self.multicast, self.cluster_bindings
+        again.wildcards = wildcards
+        again.cursor = self.cursor
+        self.cursor += 1  # so that another one begins with the next queue
+        again.look()
+        return again
 
     @property
     def is_declared(self) -> bool:

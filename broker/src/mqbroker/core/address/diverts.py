@@ -228,7 +228,7 @@ class Diverts:
             yield way
             return
         diverts = self.at.get(address.name, ())
-        if address.target != address.name:  # one queue alone is meant: it may be diverted, but nobody else gets a copy
+        if not address.is_whole:  # its queues alone are meant: they may be diverted, but nobody else gets a copy
             diverts = [divert for divert in diverts if divert.is_exclusive]
         here = [divert for divert in diverts if divert not in passed]
         for begin, end, taking, stays in self.apart(_split(address.name, run, here)):

@@ -67,9 +67,7 @@ def alone_at(store: AddressStore, address: str, name: str, actor: Actor | None, 
     alone: Address | None = queue.alone
     LOOK.has_touched = True
     if alone is None:
-        whole = store.addresses[address]
-        alone = queue.alone = Address(address, whole.meter, pages=whole.pages)
-        alone.target = address + FULLY_QUALIFIED + name
+        alone = queue.alone = store.addresses[address].alone(name)
         alone.bind(queue)
     return alone
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, Address, RoutedPart, parts_by
+from mqbroker.core.address.address import ANYCAST, MULTICAST, Address, RoutedPart, parts_by
 from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.message_view import MessageView, view_at
@@ -129,8 +129,8 @@ class ClusterBindings(BindingsElsewhere):
 
     __slots__ = ("_groups", "_is_choosy")
 
-    def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], ClusterQueue] = {}
+    def __init__(self, groups: Iterable[ClusterQueue] = ()) -> None:
+        self._groups: dict[tuple[str, str], ClusterQueue] = {(each.routing, each.name): each for each in groups}
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
 
     def __bool__(self) -> bool:
@@ -251,6 +251,22 @@ class ClusterBindings(BindingsElsewhere):
             if group.routing != ANYCAST:
                 members += [member for _, member in group.shares(queue, 1, view)]
         return members
+
+
+def alone_elsewhere(address: Address, queue: str) -> Address | None:
+    """For what is for one queue of an address that other nodes alone have: an address that leads there alone.
+
+    None: no other node has it, or gets anything that is sent here.
+    """
+    bindings = bindings_at(address)
+    groups = [bindings.group(routing, queue) for routing in (ANYCAST, MULTICAST)] if bindings is not None else []
+    open_ones = [group for group in groups if group is not None and group.is_open]
+    if not open_ones:
+        return None
+    alone = address.alone(queue)
+    LOOK.has_touched = True
+    alone.cluster_bindings = ClusterBindings(open_ones[:1])
+    return alone
 
 
 def bindings_at(address: Address) -> ClusterBindings | None:
