@@ -197,6 +197,29 @@ def test_it_may_hold_some_messages(allowed: int, left: dict[str, int]) -> None:
     assert site.queues() == left
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("paused_after_ms", [0, 20_000])
+def test_a_queue_that_is_paused_stays_so_and_goes_after_its_pause(paused_after_ms: int, restarts: bool) -> None:
+    site = Site(auto_delete_queues_message_count=-1)
+    site.use()
+    site.stage.wait(paused_after_ms)
+    site.stage.admin("queue-pause", name="orders")
+    if restarts:
+        site.stage.crash()
+        site.stage.start()
+    site.stage.wait(100_000)
+    assert site.queues() == {"orders": 0}
+    site.send("late")
+    reload(site, auto_delete_queues_message_count=-1)
+    site.stage.wait(100_000)
+    assert (site.queues(), site.take()[0]) == ({"orders": 1}, []), "it is paused, and so who takes waits"
+    site.stage.admin("queue-resume", name="orders")
+    site.stage.wait(29_000)
+    assert site.queues() == {"orders": 1}
+    site.stage.wait(2_000)
+    assert site.queues() == {}
+
+
 def test_a_restart_counts_idle_queues_again() -> None:
     site = Site()
     site.use()

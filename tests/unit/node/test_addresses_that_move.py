@@ -253,6 +253,34 @@ def test_an_empty_one_is_made_paused_too_and_what_comes_later_stands(begins: Any
     assert sum(event.run.count for event in reader.incoming) == 3
 
 
+@pytest.mark.parametrize("who_comes", ["link", "reader"])
+@pytest.mark.parametrize("begins", [begin, drain])
+def test_the_pause_of_an_empty_one_that_made_itself_is_there_still_when_it_has_not_been_used(
+    begins: Any, who_comes: str
+) -> None:
+    cluster, a, b = pair()
+    filled(a, 1, cluster)
+    a.admin("queue-purge", name="orders")
+    a.admin("queue-pause", name="orders")
+    begins(a, cluster)
+    cluster.wait(2_000)
+    b.crash()
+    b.start()
+    for _ in range(8):
+        cluster.wait(5_000)
+    if who_comes == "link":
+        for pipe in cluster.between("a", "b"):
+            cluster.cut(pipe)
+        cluster.wait(5_000)
+    reader = read_at(b, cluster)
+    a.admin("send", address="orders", messages=[{"body": "late", "durable": True}] * 3)
+    cluster.wait(3_000)
+    assert (count_at(a), count_at(b), reader.incoming) == (0, 3, [])
+    b.admin("queue-resume", name="orders")
+    cluster.run()
+    assert sum(event.run.count for event in reader.incoming) == 3
+
+
 def test_what_another_node_has_on_its_way_to_an_empty_one_stands_too() -> None:
     stage = ClusterStage()
     said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "STRICT"}

@@ -1,11 +1,11 @@
 """Queues and addresses that nobody uses any more, and when they are deleted by themselves.
 
 A queue that was made by itself goes once it had a consumer, has none, and is empty enough; so does one that somebody
-made where `auto-delete-created-queues` says so. An address goes when no
-queue is bound to it and, where it gives copies, no producer is attached either: those of a shared queue make it again
-by sending, those of a topic would not. Both wait for their delay, and at least as long as Artemis takes to look, so
-that a client that comes back at once finds what it left. Only the address of a shared queue does not wait again after
-its queue, unless it has a delay of its own.
+made where `auto-delete-created-queues` says so. One that is paused by itself stays while it is, so that its pause does.
+An address goes when no queue is bound to it and, where it gives copies, no producer is attached either: those of a
+shared queue make it again by sending, those of a topic would not. Both wait for their delay, and at least as long as
+Artemis takes to look, so that a client that comes back at once finds what it left. Only the address of a shared queue
+does not wait again after its queue, unless it has a delay of its own.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class AutoDelete:
             self._store.delete_queue(queue, BROKER)
 
     def _may_go(self, queue: Queue) -> bool:
-        """Whether a queue of this kind goes by itself. What the file of options declares does not."""
-        if queue.kind.is_internal or queue.kind.is_draining:
+        """Whether a queue of this kind goes by itself. What the file of options declares does not, nor what somebody
+        paused: the one that is made next would hand out what was to stand."""
+        if queue.kind.is_internal or queue.kind.is_draining or queue.kind.paused:
             return False
         settings = self._store.settings.of(queue.kind.address)
         if queue.kind.auto_created:

@@ -606,10 +606,12 @@ class Store(PagingStore):
             self.look_at_end(queue)
 
     def pause(self, queue: Queue, *, is_paused: bool) -> None:
-        """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+        """Hand out nothing from this queue, or again; a durable queue stays so over restarts, and stays there."""
         LOOK.has_touched = True
         queue.kind = replace(queue.kind, paused=is_paused)
         queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
+        if not is_paused and not queue.consumers:
+            self.auto_delete.drained(queue)  # the pause spared it
         if queue.journal_id:
             self.journal.declare(queue.journal_id, queue.kind.encoded())
         self.changed(queue)
