@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -53,11 +54,14 @@ def taken(stage: Stage, count: int) -> tuple[Queue, Segment]:
 def test_copies_of_what_is_posted_are_parts_and_too_many_are_refused_before_anything_is_done(
     is_alike: bool, to: str
 ) -> None:
-    stage = stage_with(*circle("orders", "b", "c", "d"), limits={"transaction_parts_max": 303})
+    ways = circle("orders", "b", "c", "d")
+    if to != "orders":
+        ways = tuple(replace(each, exclusive=True) for each in ways)
+    stage = stage_with(*ways, limits={"transaction_parts_max": 303})
     stage.admin("queue-create", name="orders")
     work = posted(stage, 4, to, is_alike=is_alike)
     assert work.close() == 4 * (1 + COPIES_MAX // 10)
-    with pytest.raises(Refused, match=r"over 303 parts .*transaction-parts-max; 10 copies that diverts make"):
+    with pytest.raises(Refused, match=r"over 303 parts .*transaction-parts-max; 10 copies of a message"):
         work.prepare(BROKER)
     assert counts(stage) == {}
     assert work.is_open
@@ -66,7 +70,61 @@ def test_copies_of_what_is_posted_are_parts_and_too_many_are_refused_before_anyt
     less = posted(stage, 3, to, is_alike=is_alike)
     less.commit(less.prepare(BROKER))
     stage.run()
-    assert counts(stage)["orders"] >= 3
+    assert sum(counts(stage).values()) >= 3
+
+
+def widen(stage: Stage, by: str, count: int, name: str = "a.b") -> None:
+    """So many queues or addresses with wildcards get copies of what comes to an address."""
+    for number in range(count):
+        address = {"wildcards": name + ".#" * (number + 1), "queues": name}.get(by, f"{name}.#")
+        stage.admin("queue-create", name=f"s{number}", address=address, routing_type="multicast")
+
+
+WIDE = {"wildcards": 80, "queues": 400, "queues of an address with wildcards": 399}
+
+
+@pytest.mark.parametrize("is_diverted", [False, True])
+@pytest.mark.parametrize("by", WIDE)
+def test_copies_for_queues_and_addresses_with_wildcards_are_parts(by: str, is_diverted: bool) -> None:
+    stage = stage_with(*[divert("1", "orders", "a.b")] * is_diverted, limits={"transaction_parts_max": 43})
+    for queue in ("orders", "a.b"):
+        stage.admin("queue-create", name=queue)
+    widen(stage, by, WIDE[by])
+    to = "orders" if is_diverted else "a.b"
+    work = posted(stage, 4, to, is_alike=False)
+    assert work.close() == 4 * (1 + 10)
+    with pytest.raises(Refused, match=r"over 43 parts .*transaction-parts-max; 10 copies of a message"):
+        work.prepare(BROKER)
+    assert counts(stage) == {}
+    less = posted(stage, 3, to, is_alike=False)
+    less.commit(less.prepare(BROKER))
+    stage.run()
+    assert sum(counts(stage).values()) == 3 * (WIDE[by] + 1 + is_diverted)
+
+
+def test_messages_that_are_alike_are_copied_as_one_run_and_those_for_one_queue_are_not_copied() -> None:
+    stage = stage_with()
+    stage.admin("queue-create", name="a.b")
+    widen(stage, "queues", 400)
+    assert posted(stage, 4).close() == 1
+    assert posted(stage, 4, "a.b").close() == 1 + 10
+    assert posted(stage, 4, "a.b::s1").close() == 1
+    stage.admin("queue-create", name="s400", address="a.b", routing_type="multicast", selector="x = 1")
+    assert posted(stage, 4, "a.b").close() == 4 * (1 + 10)
+
+
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_only_exclusive_diverts_take_what_is_for_one_queue(is_exclusive: bool) -> None:
+    stage = stage_with(
+        replace(divert("1", "orders", "b"), exclusive=is_exclusive),
+        *circle("b", "c", "d", "e"),
+        divert("2", "x", "b::b"),
+    )
+    stage.admin("queue-create", name="orders")
+    diverts = stage.broker.store.diverts
+    assert diverts.copies_of("orders") == COPIES_MAX
+    assert diverts.copies_of("orders::orders") == (COPIES_MAX if is_exclusive else 0)
+    assert diverts.copies_of("x") == 1
 
 
 def test_few_copies_count_for_nothing_and_what_is_gathered_before_diverts_come_counts() -> None:
@@ -80,22 +138,25 @@ def test_few_copies_count_for_nothing_and_what_is_gathered_before_diverts_come_c
     assert work.close() == 4 * (1 + COPIES_MAX // 10)
 
 
+@pytest.mark.parametrize("by", ["diverts", "queues"])
 @pytest.mark.parametrize("is_enlisted", [True, False])
 @pytest.mark.parametrize("outcome", [Rejected(), Modified(delivery_failed=True)])
-def test_copies_of_dead_letters_are_parts(outcome: Any, is_enlisted: bool) -> None:
-    stage = stage_with(
-        *circle("DLQ", "b", "c", "d"), address_settings={"#": DIES}, limits={"transaction_parts_max": 303}
-    )
+def test_copies_of_dead_letters_are_parts(outcome: Any, is_enlisted: bool, by: str) -> None:
+    diverts, parts = (circle("DLQ", "b", "c", "d"), 1 + COPIES_MAX // 10) if by == "diverts" else ((), 1 + 9)
+    stage = stage_with(*diverts, address_settings={"#": DIES}, limits={"transaction_parts_max": 4 * parts - 5})
     queue, segment = taken(stage, 4)
     stage.admin("queue-create", name="DLQ")
+    if by == "queues":
+        stage.admin("queue-create", name="all", address="#", routing_type="multicast")  # gets no dead letters
+        widen(stage, by, 396, "DLQ")
     work = Transaction(stage.broker.store)
     if is_enlisted:
         enlisted = [(queue, segment, outcome)]
     else:
         enlisted = []
         work.retire(queue, segment, outcome)
-        assert work.close() == 4 * (1 + COPIES_MAX // 10)
-    with pytest.raises(Refused, match=r"over 303 parts"):
+        assert work.close() == 4 * parts
+    with pytest.raises(Refused, match=r"over \d+ parts"):
         work.prepare(BROKER, enlisted)
     assert counts(stage) == {"orders": 4}
     less = Transaction(stage.broker.store)

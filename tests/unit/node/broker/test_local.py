@@ -10,7 +10,7 @@ from mqbroker.node.broker import local
 
 from tests.support.stage import Stage
 from tests.unit.core.address.test_diverts import counts, send, stage_with
-from tests.unit.core.store.test_transactions_over_diverts import DIES, circle
+from tests.unit.core.store.test_transactions_over_diverts import DIES, WIDE, circle, widen
 
 DEAR = 1 + COPIES_MAX // local.DEAR_COPIES
 
@@ -34,14 +34,33 @@ def test_a_request_sends_few_messages_of_which_diverts_make_many_copies() -> Non
         stage.admin("queue-create", name=queue)
     most = local.SENT_COPIES_MAX // COPIES_MAX
     messages = [{"body": "x"}] * (most + 1)
-    for target in ("orders", "orders::orders"):
-        error = stage.replies[stage.ask("send", address=target, messages=messages)].error
-        assert error is not None
-        assert error["condition"] == "amqp:resource-limit-exceeded"
-        assert f"up to {COPIES_MAX} copies of each message: send {most} at once" in error["description"]
+    error = stage.replies[stage.ask("send", address="orders", messages=messages)].error
+    assert error is not None
+    assert error["condition"] == "amqp:resource-limit-exceeded"
+    assert f"each message cost {COPIES_MAX} copies: send {most} at once" in error["description"]
     assert counts(stage) == {}
     assert stage.admin("send", address="orders", messages=messages[:1]) == {"accepted": 1}
-    assert stage.admin("send", address="plain", messages=messages) == {"accepted": most + 1}
+    for target in ("plain", "orders::orders"):
+        assert stage.admin("send", address=target, messages=messages) == {"accepted": most + 1}
+
+
+@pytest.mark.parametrize("by", WIDE)
+def test_a_request_sends_few_messages_that_many_queues_or_addresses_with_wildcards_get(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SENT_COPIES_MAX", 350)
+    stage = stage_with()
+    stage.admin("queue-create", name="a.b")
+    widen(stage, by, WIDE[by])
+    messages = [{"body": "x"}] * 4
+    error = stage.replies[stage.ask("send", address="a.b", messages=messages)].error
+    assert error is not None
+    assert "send 3 at once" in error["description"]
+    assert counts(stage) == {}
+    assert stage.admin("send", address="a.b", messages=messages[:3]) == {"accepted": 3}
+    assert stage.admin("send", address="a.b::a.b", messages=messages) == {"accepted": 4}
+    monkeypatch.setattr(local, "SENT_COPIES_MAX", 1)
+    assert stage.admin("send", address="a.b", messages=messages[:1]) == {"accepted": 1}
 
 
 @pytest.mark.parametrize("first", [5, local.COUNT_MAX])

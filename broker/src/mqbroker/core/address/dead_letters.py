@@ -91,10 +91,10 @@ class DeadLetters:
         else:
             self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
 
-    def copies_of(self, queue: Queue) -> int:
-        """How often a dead letter of this queue follows diverts, at most (`Diverts.copies_of`)."""
+    def width_of(self, queue: Queue) -> int:
+        """What copies of a dead letter of this queue cost at most (`Diverts.width_of`)."""
         target = self._store.settings.of(queue.kind.address).dead_letter_address
-        return self._store.diverts.copies_of(target.partition(FULLY_QUALIFIED)[0])
+        return self._store.diverts.width_of(target, is_moved=True)
 
     def _lose(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
         """These messages are gone, and somebody hears of it."""

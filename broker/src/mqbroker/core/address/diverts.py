@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore
 
 COPIES_MAX = 1000
+QUEUES_PER_COPY = 4  # that get a copy cost what it does to follow a divert
 LetsIn = Callable[[Address, int], bool]  # whether an address takes anything of so many messages
 T = TypeVar("T")
 RoutedPlace = tuple[Address, str]  # an address, and the routing type of its queues that are meant, empty for all
@@ -45,6 +46,13 @@ class DivertWay(NamedTuple):
     origin: Origin
     only: str
     missing: str = ""
+
+
+class Stop(NamedTuple):
+    """Where a message gets: to an address, or to one queue of it alone, of which only exclusive diverts take it."""
+
+    name: str
+    is_alone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class Diverts:
         self._depth = 0
         self.followed_total = 0  # times that a divert was followed, by looks too
         self.at: dict[str, list[Divert]] = {}
-        self._copies_of: dict[str, int] = {}  # by address, where somebody asked
+        self._passes_of: dict[Stop, dict[Stop, int]] = {}  # where somebody asked: how often one gets where
         for one in options:
             only = one.routing_type.lower()
             divert = Divert(
@@ -110,28 +118,55 @@ class Diverts:
         address = self._store.addresses.get(name)
         return self._store.settings.of(name).address_full_policy == PAGE if address is None else address.can_page
 
-    def copies_of(self, name: str) -> int:
-        """How often one message of an address follows diverts where all filters take it, up to COPIES_MAX.
+    def copies_of(self, target: str) -> int:
+        """How often one message that is sent there follows diverts where all filters take it, up to COPIES_MAX.
 
         Messages of one run follow them together, or each by itself where filters or their shape take them apart.
         """
-        if name not in self.at:
-            return 0
-        if name not in self._copies_of:
-            LOOK.has_touched = True
-            self._copies_of[name] = self._count(name)
-        return self._copies_of[name]
+        return sum(self._passes(_stop_of(target)).values())
 
-    def _count(self, name: str) -> int:
-        count = 0
-        left = [(name, frozenset[str]())]
-        while left and count < COPIES_MAX:
+    def width_of(self, target: str, *, is_moved: bool = False) -> int:
+        """What it costs that one message is sent there, in copies: diverts that it follows, addresses with wildcards
+        that get it, and queues that get copies, QUEUES_PER_COPY of them as one.
+
+        `is_moved`: by the broker, so that the address itself gives those with wildcards none.
+        """
+        stop = _stop_of(target)
+        beyond = sum(times * (1 + self._width_at(each)) for each, times in self._passes(stop).items())
+        return self._width_at(stop, is_moved=is_moved) + beyond
+
+    def _width_at(self, stop: Stop, *, is_moved: bool = False) -> int:
+        address = self._store.addresses.get(stop.name)
+        if address is None or stop.is_alone:
+            return 0
+        wildcards = () if is_moved else address.wildcards
+        queues_count = len(address.multicast) + sum(len(each.multicast) for each in wildcards)
+        return len(wildcards) + queues_count // QUEUES_PER_COPY
+
+    def _passes(self, stop: Stop) -> dict[Stop, int]:
+        """How often one message gets where over diverts, COPIES_MAX times together."""
+        if stop.name not in self.at:
+            return {}
+        if stop not in self._passes_of:
+            LOOK.has_touched = True
+            self._passes_of[stop] = self._count(stop)
+        return self._passes_of[stop]
+
+    def _count(self, stop: Stop) -> dict[Stop, int]:
+        passes: dict[Stop, int] = {}
+        left, count = [(stop, frozenset[str]())], 0
+        while left:
             place, passed = left.pop()
-            for divert in self.at.get(place, ()):
-                if divert.name not in passed:
-                    count += 1
-                    left.append((divert.target.partition(FULLY_QUALIFIED)[0], passed | {divert.name}))
-        return min(count, COPIES_MAX)
+            for divert in self.at.get(place.name, ()):
+                if divert.name in passed or (place.is_alone and not divert.is_exclusive):
+                    continue
+                if count >= COPIES_MAX:
+                    return passes
+                count += 1
+                there = _stop_of(divert.target)
+                passes[there] = passes.get(there, 0) + 1
+                left.append((there, passed | {divert.name}))
+        return passes
 
     def find_way(self, name: str) -> bool:
         """Whether an exclusive divert takes whatever comes to an address, and a queue gets it, over others too.
@@ -261,6 +296,11 @@ class Diverts:
         if divert.only == MULTICAST:
             return store.addresses.get(divert.target) or store.make_address(divert.target, BROKER)
         return store.address_for(divert.target, BROKER, anycast=divert.only == ANYCAST)
+
+
+def _stop_of(target: str) -> Stop:
+    name, qualified, _ = target.partition(FULLY_QUALIFIED)
+    return Stop(name, bool(qualified))
 
 
 def _drop_or_let_in(address: Address, count: int) -> bool:

@@ -24,7 +24,7 @@ GatheredPost = tuple[PostTarget, Run]
 COUNT_MAX: Final = 256  # messages of a run; to make it of them is done in one go
 BYTES_MAX: Final = 256 << 10  # its bytes, as many as a read may bring
 MESSAGE_BYTES_MAX: Final = 16 << 10  # of one that is gathered: larger ones cost more to copy than they do alone
-COPIES_PER_PART: Final = 10  # that diverts make of a message, some 25 µs each; fewer count for nothing
+COPIES_PER_PART: Final = 10  # of a message (`Diverts.width_of`), some 25 µs each; fewer count for nothing
 
 
 class Gathering:
@@ -78,23 +78,19 @@ class Gathering:
         return 0
 
     def parts_beyond(self) -> int:
-        """How many parts more than runs there are, as things are now where these go."""
-        apart: dict[str, bool] = {}
-        beyond = 0
-        for (target, _), run in self.posted:
-            if run.count > 1:
-                if target not in apart:
-                    apart[target] = is_taken_apart(self._store, target)
-                beyond += (run.count - 1) * apart[target]
-        return beyond
+        """How many parts more than runs there are, with their copies, as things are now where these go.
 
-    def copied_parts(self) -> int:
-        """How many parts the copies count for that diverts make of its messages."""
-        diverts = self._store.diverts
-        return sum(
-            run.count * (diverts.copies_of(target.partition(FULLY_QUALIFIED)[0]) // COPIES_PER_PART)
-            for (target, _), run in self.posted
-        )
+        A run that stays one is copied as one.
+        """
+        costs: dict[str, tuple[bool, int]] = {}
+        beyond, diverts = 0, self._store.diverts
+        for (target, _), run in self.posted:
+            if target not in costs:
+                parts = 1 + diverts.width_of(target) // COPIES_PER_PART
+                costs[target] = is_taken_apart(self._store, target), parts
+            is_apart, parts = costs[target]
+            beyond += (run.count if is_apart else 1) * parts - 1
+        return beyond
 
 
 def _is_gathered(run: Run) -> bool:

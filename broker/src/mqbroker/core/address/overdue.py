@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.backlog import EXPIRED
 from mqbroker.core.queue.kinds import RETROACTIVE
 
@@ -74,8 +73,8 @@ class Overdue:
         """Take what has expired out of the queue, from where the last piece ended."""
         target = self._store.settings.of(queue.kind.address).expiry_address
         is_moved = bool(target) and queue.kind.routing != RETROACTIVE
-        copies_count = self._store.diverts.copies_of(target.partition(FULLY_QUALIFIED)[0])
-        each = work.MADE_ANEW + work.FOLLOWED * copies_count if is_moved else 0
+        width = self._store.diverts.width_of(target, is_moved=True) if is_moved else 0
+        each = work.MADE_ANEW + work.FOLLOWED * width if is_moved else 0
         LOOK.has_touched = True
         for segment in queue.backlog.from_rank(queue.expiring_from):
             while queue.expiring_from < segment.rank + segment.n:

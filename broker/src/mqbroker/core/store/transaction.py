@@ -167,17 +167,14 @@ class Transaction:
         """Nothing more comes: how many parts its commit has, as things are now where its messages go."""
         LOOK.has_touched = True
         self.parts_count += self._gathering.close()
-        parts_count = self.parts_count + self._gathering.parts_beyond()
-        return parts_count + self._copied_parts() if self._store.diverts.at else parts_count
-
-    def _copied_parts(self) -> int:
-        """How many parts the copies count for that diverts make of its messages, and of dead letters."""
-        return self._gathering.copied_parts() + sum(self._copied_parts_of(*each[:3]) for each in self._retired)
+        copied_parts = sum(self._copied_parts_of(*each[:3]) for each in self._retired) if self._retired else 0
+        return self.parts_count + self._gathering.parts_beyond() + copied_parts
 
     def _copied_parts_of(self, queue: Queue, segment: Segment, outcome: Any) -> int:
-        if not self.moves_each(queue, segment, outcome):
+        """How many parts the copies count for of dead letters."""
+        if isinstance(outcome, Accepted) or not self.moves_each(queue, segment, outcome):
             return 0
-        return segment.n * (self._store.dead_letters.copies_of(queue) // COPIES_PER_PART)
+        return segment.n * (self._store.dead_letters.width_of(queue) // COPIES_PER_PART)
 
     def prepare(
         self, actor: Actor | None, enlisted: Iterable[tuple[Queue, Segment, Any]] = ()
@@ -192,14 +189,11 @@ class Transaction:
         for target in dict.fromkeys(wanted[0] for wanted in targets):
             self._store.may_send(target, actor)
         addresses = {(name, routing): self._store.target_for(name, actor, routing) for name, routing in targets}
-        parts_count, is_diverted = self.close(), bool(self._store.diverts.at)
-        if is_diverted:
-            enlisted = list(enlisted)
-            parts_count += sum(self._copied_parts_of(*each) for each in enlisted)
+        enlisted = list(enlisted)
+        parts_count = self.close() + sum(self._copied_parts_of(*each) for each in enlisted)
         if parts_count > self._store.limits.transaction_parts_max:
             why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
-            if is_diverted:
-                why = f"{why}; {COPIES_PER_PART} copies that diverts make of a message are one as well"
+            why = f"{why}; {COPIES_PER_PART} copies of a message (diverts, wildcards, subscriptions) are one as well"
             raise Refused("amqp:resource-limit-exceeded", why)
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
@@ -301,7 +295,7 @@ class Transaction:
         """The range that was retired first, or as much of it as is moved at once."""
         queue, segment, outcome, consumer = self._retired.popleft()
         attempts_max = self._store.settings.of(queue.kind.address).max_delivery_attempts
-        most = max(MOVED_MAX // (1 + self._store.dead_letters.copies_of(queue)), 1)
+        most = max(MOVED_MAX // (1 + self._store.dead_letters.width_of(queue)), 1)
         if 0 < attempts_max <= segment.deliveries + 1 and segment.n > most:
             rest = segment.part(segment.start + most, segment.n - most)
             self._retired.appendleft((queue, rest, outcome, consumer))

@@ -3,7 +3,7 @@
 A receive takes messages from a queue like any consumer; they stay in delivery until the session settles their tag, or
 closes, which returns them to their place. Bounded: one answer holds at most `ANSWER_BYTES_MAX` of messages. All that a
 session has in delivery may become dead letters in one step, and all that a request sends is taken in in one: so both
-are bounded, with the copies that diverts make.
+are bounded, with copies for diverts, wildcards and subscriptions.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 COUNT_MAX: Final = 10_000  # messages in delivery with a session
-DEAR_COPIES: Final = 3  # that diverts make of a dead letter cost what it does itself
-SENT_COPIES_MAX: Final = 20_000  # that they make of what is sent in one request, some 25 µs each
+DEAR_COPIES: Final = 3  # of a dead letter (`Diverts.width_of`) cost what it does itself
+SENT_COPIES_MAX: Final = 20_000  # of what is sent in one request, some 25 µs each
 TAGS_MAX: Final = 64
 
 
@@ -101,10 +101,10 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.target_for(address, BROKER)
-        copies_count = store.diverts.copies_of(target.name)
-        if len(payloads) * copies_count > SENT_COPIES_MAX:
-            most = SENT_COPIES_MAX // copies_count
-            dear = f"diverts make up to {copies_count} copies of each message: send {most} at once"
+        width = store.diverts.width_of(target.target)
+        most = max(SENT_COPIES_MAX // max(width, 1), 1)
+        if len(payloads) > most:
+            dear = f"diverts, wildcards and subscriptions make each message cost {width} copies: send {most} at once"
             raise Refused("amqp:resource-limit-exceeded", dear)
         if store.memory.is_shut:
             raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
@@ -173,7 +173,7 @@ class LocalSessions:
         return left // self._weight(queue) if held else max(left // self._weight(queue), 1)
 
     def _weight(self, queue: Queue) -> int:
-        return 1 + self._broker.store.dead_letters.copies_of(queue) // DEAR_COPIES
+        return 1 + self._broker.store.dead_letters.width_of(queue) // DEAR_COPIES
 
     def _start(self, receive: Receive, wait_ms: int) -> None:
         """The time to wait counts from here: the journal had to learn of the consumer first.

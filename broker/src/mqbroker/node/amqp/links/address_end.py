@@ -212,7 +212,7 @@ class AddressEnd:
 def bound_runs(store: Store, link: ReceiverLink, address: Address, count: int = 1, followed: int = 0) -> None:
     """What comes on a link next follows diverts some COPIES_MAX times in a step, whatever their filters make of each
     message, and also where it does as the last `count` did: dead letters of theirs may have been diverted."""
-    each = store.diverts.copies_of(address.name)
+    each = store.diverts.copies_of(address.target)
     most = max(each * count, followed)
     LOOK.has_touched = True
     link.run_max = min(max(COPIES_MAX * count // most, 1), RUN_MAX) if most else RUN_MAX
