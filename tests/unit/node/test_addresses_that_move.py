@@ -326,6 +326,24 @@ def test_an_empty_one_that_was_resumed_and_deleted_there_is_not_paused_there_aga
     assert read_at(b, cluster).bodies == bodies(3)
 
 
+@pytest.mark.parametrize("begins", [begin, drain])
+def test_who_pauses_it_here_once_all_has_gone_has_it_made_paused_there_as_that_was_never_told(begins: Any) -> None:
+    cluster, a, b = pair()
+    filled(a, 3, cluster)
+    begins(a, cluster)
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b), b.broker.store.queues["orders"].is_paused) == (0, 3, False)
+    b.admin("queue-delete", name="orders")
+    a.admin("queue-pause", name="orders")
+    for pipe in cluster.between("a", "b"):
+        cluster.cut(pipe)
+    cluster.wait(6_000)
+    assert told_of_pauses(a)[-1] == ("drain-paused", "orders")
+    a.admin("send", address="orders", messages=[{"body": "late", "durable": True}])
+    cluster.wait(2_000)
+    assert (count_at(a), count_at(b), read_at(b, cluster).incoming) == (0, 1, [])
+
+
 def test_the_next_heir_is_told_of_the_pause_of_an_empty_one_as_well() -> None:
     of = Heirs(bound_ms=-1)
     of.a.admin("queue-create", name="orders")

@@ -34,10 +34,10 @@ def attach_of(remotes: Remotes, queue: Queue, node_id: str, *, is_numbered: bool
 
 def _kind_there(remotes: Remotes, queue: Queue) -> QueueKind:
     """What it is where the other node makes it. What is not handed out here, for the sake of its address too, is not
-    there either: by the first link, also where the queue is empty, as more may be on its way to it, and later as long
-    as some of it is still to come. A queue that is made once all has gone, as the one before was resumed there and
-    emptied, is for what clients send there. What waits apart ends as well: a node that is cordoned or leaves itself
-    lets in what it may have."""
+    there either: also where the queue is empty, as more may be on its way to it, until the first link that said so was
+    let in, and then as long as some of it is still to come. A queue that is made once all has gone, as the one before
+    was resumed there and emptied, is for what clients send there. What waits apart ends as well: a node that is
+    cordoned or leaves itself lets in what it may have."""
     of = queue if queue.part_of is None else queue.part_of
     if not queue.kind.is_draining:
         return queue.kind
