@@ -16,6 +16,8 @@ import paramiko
 from tests.support.patience import PATIENCE_S
 
 LOGIN, COMMAND = "login", "command"
+LASTING = "cat"  # the one command that does not end
+BUFFER_BYTES = 4096  # of what comes and is not read, how much the kernel takes
 
 
 class MuteServer:
@@ -25,8 +27,10 @@ class MuteServer:
         self.mute_at = ""
         self.keys_offered = 0
         self.done = threading.Event()
+        self.is_muted = threading.Event()  # somebody waits for it in vain
         self._key = paramiko.ECDSAKey.generate()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         self.port = int(self._listener.getsockname()[1])
         known_hosts.write_text(f"[127.0.0.1]:{self.port} {self._key.get_name()} {self._key.get_base64()}\n")
 
@@ -49,6 +53,7 @@ class MuteServer:
     def pass_by(self, point: str) -> None:
         """Returns at once, or with the end of the test."""
         if self.mute_at == point:
+            self.is_muted.set()
             self.done.wait(PATIENCE_S)
 
 
@@ -69,7 +74,8 @@ class _Session(paramiko.ServerInterface):
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
         self._server.pass_by(COMMAND)
-        threading.Thread(target=_end, args=(channel,), daemon=True).start()
+        if command.decode() != LASTING:
+            threading.Thread(target=_end, args=(channel,), daemon=True).start()
         return True
 
 

@@ -7,24 +7,27 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import paramiko
 import pytest
 from mqctl.errors import LoginRefused, Unreachable
 from mqctl.ssh import shell as remote
+from mqctl.ssh.client import SESSIONS_MAX
 from mqctl.ssh.pool import SshConnector
-from mqctl.ssh.shell import Shell
+from mqctl.ssh.shell import CommandStream, Shell
 from mqctl.ssh.variables import Access, access_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.ssh_mute import COMMAND, LOGIN, MuteServer
+from support.ssh_mute import COMMAND, LASTING, LOGIN, MuteServer
 from support.ssh_relay import Relay
 from support.ssh_server import SshServer, keygen
 
 from tests.support.patience import PATIENCE_S, wait_until
 
+STREAMS = 6
 TIMEOUT_S = 3  # of ssh: what a busy machine does not do within it is done again
 
 
@@ -92,16 +95,82 @@ def test_a_host_that_takes_no_more_of_what_is_sent(connector: SshConnector, tmp_
     try:
         with Relay(server, buffer_bytes=4096) as relay:
             variables = server.variables(ansible_port=relay.port, ansible_ssh_timeout=TIMEOUT_S)
-            shell = reach(connector, variables)
-            stream = remote.open_stream(shell, ["cat"])
+            shell, streams = begin(connector, variables)
             relay.hold()
-            stream.settimeout(1)
-            with pytest.raises((OSError, EOFError)):
-                stream.sendall(b"x" * 2**24)
-            stream.close()
-            with pytest.raises(Unreachable):
-                remote.run(shell, ["cat"], b"x" * 2**24, timeout_s=1)
+            with pytest.raises(EOFError):
+                fill(streams)
+            for stream in streams:
+                stream.close()
+            with pytest.raises(Unreachable, match="no answer in time"):
+                remote.run(shell, ["true"], timeout_s=PATIENCE_S)
             assert reach(connector, variables) is not shell
+    finally:
+        server.close()
+
+
+def begin(connector: SshConnector, variables: dict[str, object]) -> tuple[Shell, list[CommandStream]]:
+    """A shell, and commands that run there and last."""
+    begun: list[tuple[Shell, list[CommandStream]]] = []
+
+    def is_begun() -> bool:
+        shell = reach(connector, variables)
+        try:
+            begun.append((shell, [remote.open_stream(shell, [LASTING]) for _ in range(STREAMS)]))
+        except Unreachable:
+            shell.close()
+        return bool(begun)
+
+    wait_until(is_begun, "commands run there")
+    return begun[0]
+
+
+def fill(streams: list[CommandStream]) -> None:
+    """Send until nothing more fits between the host and us, which takes more than the window of one command."""
+    for stream in streams:
+        stream.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):  # its window is used up
+            stream.sendall(b"x" * 2**22)
+
+
+@pytest.mark.one_day_in_three(0)
+def test_a_command_that_is_given_up_while_nothing_can_be_sent(
+    connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own end cannot be sent either: that is no traceback."""
+    faults: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    known_hosts = tmp_path / "known_hosts"
+    with MuteServer(known_hosts) as server, ThreadPoolExecutor() as pool:
+        variables = directly(server.port, known_hosts, keygen(tmp_path / "key"))
+        shell, streams = begin(connector, variables | {"ansible_ssh_timeout": 10})
+        server.mute_at = COMMAND
+        command = pool.submit(remote.run, shell, ["true"], timeout_s=PATIENCE_S)
+        assert server.is_muted.wait(PATIENCE_S)
+        limits = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+        with pytest.raises((EOFError, OSError)):
+            fill(streams)
+        with pytest.raises(Unreachable, match="no answer in time"):
+            command.result(PATIENCE_S)
+        for limit in limits:
+            limit.join(PATIENCE_S)
+        assert not faults
+
+
+def test_a_command_for_which_there_are_no_threads_takes_nobody_s_place(
+    connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = SshServer(tmp_path / "server")
+    try:
+        shell = reach(connector, server.variables())
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Timer, "start", refuse)
+            for _ in range(2 * SESSIONS_MAX):
+                with pytest.raises(Unreachable, match="can't start new thread"):
+                    remote.run(shell, ["true"], timeout_s=PATIENCE_S)
+        assert remote.run(shell, ["echo", "x"], timeout_s=PATIENCE_S).out == b"x\n"
     finally:
         server.close()
 

@@ -22,6 +22,7 @@ from mqctl.ssh.wire import Wire
 SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
 SESSION_WAIT_S_MAX = 120
 NOT_NEGOTIATED = "No existing session"  # paramiko, where a server has not begun one in time
+BROKEN = (paramiko.SSHException, OSError, EOFError)  # what paramiko raises of a connection
 FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 PREFERENCES = {name: getattr(paramiko.Transport, f"_preferred_{name}") for name in
                ("ciphers", "kex", "macs", "keys", "pubkeys")}  # fmt: skip
@@ -58,6 +59,7 @@ class SshConnection:
         self.access = access
         self.hop = hop
         self._proxy: ProxyProcess | None = None
+        self._wire: Wire | None = None
         self._is_silent = False
         self._sessions = threading.BoundedSemaphore(SESSIONS_MAX)
         self._client = paramiko.SSHClient()
@@ -78,11 +80,12 @@ class SshConnection:
                 self._client.get_host_keys().add(hop.known_hosts_name, key.get_name(), key)
         self._client.set_missing_host_key_policy(policy)
         try:
+            self._wire = Wire(self._socket(before), timeout_s)
             self._client.connect(
                 name,
                 port,
                 username=hop.user,
-                sock=Wire(self._socket(before), timeout_s),  # type: ignore[arg-type]
+                sock=self._wire,  # type: ignore[arg-type]
                 timeout=timeout_s,
                 banner_timeout=2 * timeout_s,  # so that `timeout` ends it, which is told apart from another end
                 auth_timeout=timeout_s,
@@ -92,7 +95,7 @@ class SshConnection:
                 auth_strategy=strategy,
                 transport_factory=self._transport,
             )
-        except (paramiko.SSHException, OSError, EOFError) as fault:
+        except BROKEN as fault:
             raise self._unreachable(fault, strategy) from fault
         transport = self._client.get_transport()
         if transport is not None and hop.keepalive_s:
@@ -121,9 +124,11 @@ class SshConnection:
             return transport.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=self.access.timeout_s)
         except paramiko.ChannelException as fault:
             raise paramiko.SSHException(f"{self.hop} cannot reach {host}:{port}: {fault.text}") from fault
-        except paramiko.SSHException as fault:
+        except BROKEN as fault:
+            if self._is_stuck:
+                raise paramiko.SSHException(f"{self.hop} does not answer") from fault
             if self.is_broken:
-                raise
+                raise paramiko.SSHException(f"the connection to {self.hop} is gone") from fault
             self._ask(transport)
             raise paramiko.SSHException(f"{self.hop} has not reached {host}:{port} in time") from fault
 
@@ -142,9 +147,9 @@ class SshConnection:
             raise Unreachable(self.access.name, f"{SESSIONS_MAX} commands run there already")
         try:
             return self._open(command)
-        except (paramiko.SSHException, OSError, EOFError) as fault:
+        except BROKEN as fault:
             self._sessions.release()
-            raise Unreachable(self.access.name, f"{self.hop}: {fault}", f"ssh {self.hop.host}") from fault
+            raise self._lost(fault) from fault
 
     def _open(self, command: str) -> paramiko.Channel:
         transport = self._client.get_transport()
@@ -173,14 +178,18 @@ class SshConnection:
         def give_up() -> None:
             is_late.set()
             self._is_silent = True
-            channel.close()
+            with contextlib.suppress(*BROKEN):
+                channel.close()
 
         limit = threading.Timer(self.access.timeout_s, give_up)
         limit.daemon = True
-        limit.start()
+        try:
+            limit.start()
+        except RuntimeError as fault:  # there are no more threads
+            raise paramiko.SSHException(f"mqctl: {fault}") from fault
         try:
             channel.exec_command(command)
-        except (paramiko.SSHException, OSError, EOFError) as fault:
+        except BROKEN as fault:
             if is_late.is_set():
                 raise paramiko.SSHException(NO_ANSWER) from fault
             raise
@@ -191,7 +200,7 @@ class SshConnection:
         """Close a channel and let the next command run."""
         try:
             # Where the server hears nothing of its end, it does not hear of anything else either.
-            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            with contextlib.suppress(*BROKEN):
                 channel.close()
         finally:
             self._sessions.release()
@@ -205,7 +214,11 @@ class SshConnection:
     def is_broken(self) -> bool:
         """Whether it is known that nothing comes over it any more: of a silent one it is not."""
         transport = self._client.get_transport()
-        return transport is None or not transport.is_active()
+        return self._is_stuck or transport is None or not transport.is_active()
+
+    @property
+    def _is_stuck(self) -> bool:
+        return self._wire is not None and self._wire.is_stuck
 
     def close(self) -> None:
         """Close the connection, and the proxy that it goes through."""
@@ -213,6 +226,11 @@ class SshConnection:
             self._client.close()
         if self._proxy is not None:
             self._proxy.close()
+
+    def _lost(self, fault: BaseException) -> Unreachable:
+        """What is told of a connection that was logged in."""
+        why = NO_ANSWER if self._is_stuck else describe(fault)
+        return Unreachable(self.access.name, f"{self.hop}: {why}", f"ssh {self.hop.host}")
 
     def _unreachable(self, fault: Exception, strategy: Strategy) -> Unreachable:
         hop, name = self.hop, self.access.name
@@ -225,6 +243,8 @@ class SshConnection:
                 f"the host key of {hop} has changed to {fault.key.fingerprint}",
                 f"if that is right: ssh-keygen -R '{hop.known_hosts_name}'",
             )
+        if self._is_stuck:
+            return Unreachable(name, f"{hop}: {NO_ANSWER}", attempt)
         if isinstance(fault, paramiko.AuthenticationException):
             return LoginRefused(name, f"{hop} lets nobody in: {login_report(fault, strategy)}", attempt)
         return Unreachable(name, f"{hop}: {describe(fault)}", attempt)
@@ -251,6 +271,8 @@ def describe(fault: BaseException) -> str:
     """A sentence for an error of the network."""
     if isinstance(fault, TimeoutError) or str(fault) == NOT_NEGOTIATED:
         return NO_ANSWER
+    if isinstance(fault, EOFError):
+        return "the connection broke"
     if isinstance(fault, socket.gaierror):
         return "the name is not known"
     if isinstance(fault, OSError) and fault.strerror:
@@ -391,13 +413,13 @@ class SshShell:
 
 def _write(channel: paramiko.Channel, data: bytes) -> None:
     # A command may end before it has read everything; its exit code says what that meant.
-    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+    with contextlib.suppress(*BROKEN):
         channel.sendall(data)
         channel.shutdown_write()
 
 
 def _drain(channel: paramiko.Channel, into: bytearray) -> None:
-    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+    with contextlib.suppress(*BROKEN):
         while len(into) < OUTPUT_BYTES_MAX:
             chunk = channel.recv_stderr(65536)
             if not chunk:

@@ -21,12 +21,16 @@ class SocketLike(Protocol):
 
 
 class Wire:
-    """A socket for paramiko, which sends from one thread at a time and takes a timeout as a reason to go on."""
+    """A socket for paramiko, which sends from one thread at a time and takes a timeout as a reason to go on.
+
+    `is_stuck`: it has given up, and whatever paramiko says of that is nothing that the other end has done.
+    """
 
     def __init__(self, below: SocketLike, limit_s: float) -> None:
         self._below: Any = below
         self._limit_s = limit_s
         self._stuck_since_s: float | None = None
+        self.is_stuck = False
         self.recv = below.recv
         self.settimeout = below.settimeout
         self.close = below.close
@@ -46,6 +50,7 @@ class Wire:
         if self._stuck_since_s is None:
             self._stuck_since_s = now_s
         if now_s - self._stuck_since_s >= self._limit_s:
+            self.is_stuck = True
             self.close()
             raise BrokenPipeError(f"nothing could be sent for {self._limit_s:g} s")
 
