@@ -386,7 +386,7 @@ BOUNDS = [
     ({"max_size_messages": 3, "address_full_policy": "DROP"}, 3),
     ({"max_size_messages": 2, "page_limit_messages": 1}, 3),
     ({"max_size_messages": 2, "page_limit_messages": 1, "page_full_policy": "DROP"}, 3),
-    ({"max_size_messages": 3, "address_full_policy": "BLOCK"}, 5),
+    ({"max_size_messages": 3, "address_full_policy": "BLOCK"}, 3),
     ({"max_size_messages": 3, "address_full_policy": "PAGE"}, 5),
 ]
 

@@ -22,7 +22,7 @@ from mqbroker.core.paging.paged_picking import PagedPicker
 from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_at, view_of
-from mqbroker.core.queue.meter import Meter
+from mqbroker.core.queue.meter import BLOCK, Meter
 from mqbroker.core.queue.moved_message import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.queue.picking import Budget
 from mqbroker.core.queue.queue import Queue, Segment
@@ -139,7 +139,9 @@ class Purge:
 class Move(Purge):
     """Moves messages to another address; what that would route nowhere stays, and is counted as `left`.
 
-    So does what does not fit: where the address is full, FAIL and DROP would refuse it of a sender, or drop it.
+    So does what does not fit: where the address is full, FAIL and DROP would refuse it of a sender, or drop it. BLOCK
+    is FAIL here, as nothing holds a move back.
+
     Diverts of that address are followed for each message, and where they bring it is asked instead: it goes where one
     of these takes it, and stays where one is its own queue.
     """
@@ -243,7 +245,10 @@ class Move(Purge):
     def reserve(self, address: Address, size_bytes: int) -> bool:
         """Room for a message beside what its other copies take; False: there is none. Its own needs none."""
         meter = address.meter
-        return meter is None or meter is self.queue.meter or self.tally(meter).takes(size_bytes)
+        if meter is None or meter is self.queue.meter:
+            return True
+        tally = self.tally(meter)
+        return (meter.policy != BLOCK or tally.is_within_bounds) and tally.takes(size_bytes)
 
     def tally(self, meter: Meter) -> TransactionQuota:
         """What a message brings to an address."""

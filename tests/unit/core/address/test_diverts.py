@@ -456,7 +456,7 @@ FULL = {  # what an address with one message and room for one does with a furthe
         1, 1,
     ),
     "FAIL": ({"max_size_messages": 1, "address_full_policy": "FAIL"}, 1, 2),
-    "BLOCK": ({"max_size_messages": 1, "address_full_policy": "BLOCK"}, 2, 2),
+    "BLOCK": ({"max_size_messages": 1, "address_full_policy": "BLOCK"}, 1, 2),
     "PAGE": ({"max_size_messages": 1, "address_full_policy": "PAGE"}, 2, 2),
 }  # fmt: skip
 

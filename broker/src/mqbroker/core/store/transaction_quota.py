@@ -69,8 +69,13 @@ class TransactionQuota:
         meter = self._meter
         if self._is_paging:
             return meter.could_page(self._paged_bytes, self._paged_count, self._share)
-        is_full = meter.would_be_full(self._size_bytes, self._count)
-        return meter.policy in (PAGE, BLOCK) or (not is_full and meter.could_hold(self._count + 1))
+        return meter.policy in (PAGE, BLOCK) or self.is_within_bounds
+
+    @property
+    def is_within_bounds(self) -> bool:
+        """Whether one more in memory is within the bounds of the address, whatever it does beyond them."""
+        meter = self._meter
+        return not meter.would_be_full(self._size_bytes, self._count) and meter.could_hold(self._count + 1)
 
     def takes(self, size_bytes: int) -> bool:
         """Whether the address takes one more; if so, it counts from now on."""
