@@ -20,19 +20,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from mqctl.ansible_cli import PLAIN, program
 
 from tests.support.ansible_question import NOT_HERE, OWN, QUESTION_BYTES_MAX, SOCKET, STANDARD
 
-Question = dict[str, Any]  # of ansible_question.py
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "ansible-inventory"
 BEGAN_WITH = dict(os.environ)
@@ -48,48 +45,33 @@ ansible_question.ask({folder!r})
 
 
 class Programs:
-    """A folder with a program, and the process that it asks; begun at the first need, ended with the tests.
+    """A folder with the program, and the process that it asks; begun at the first need, ended with the tests."""
 
-    `module` is what that process runs, and `own` the program that is executed where a fork cannot stand in for it.
-    """
-
-    def __init__(self, name: str, own: str, module: str) -> None:
-        self._name, self._own, self._module = name, own, module
+    def __init__(self) -> None:
         self._folder: Any = None
         self._process: Any = None
         self._life = -1
 
     def folder(self) -> str:
-        """That of the program, which can be asked."""
-        self.begin()
-        return self._place()
-
-    def program(self) -> str:
-        """The path of the program; before `begin` it executes its own."""
-        return os.path.join(self._place(), self._name)
-
-    def _place(self) -> str:
+        """That of the program."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="mqops-forks-")
-            place = self._folder.name
-            os.symlink(self._own, os.path.join(place, OWN))
-            shim = os.path.join(place, self._name)
-            with open(shim, "w", encoding="utf-8") as file:
-                file.write(SHIM.format(python=sys.executable, place=os.path.dirname(__file__), folder=place))
-            os.chmod(shim, 0o755)
+            self._begin()
         return str(self._folder.name)
 
-    def begin(self) -> None:
-        """Have forks stand in for the program, until the end."""
-        if self._process is not None:
-            return
+    def _begin(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="mqops-ansible-")
+        os.symlink(program(NAME), os.path.join(self._folder.name, OWN))
+        shim = os.path.join(self._folder.name, NAME)
+        with open(shim, "w", encoding="utf-8") as file:
+            file.write(SHIM.format(python=sys.executable, place=os.path.dirname(__file__), folder=self._folder.name))
+        os.chmod(shim, 0o755)
         theirs, self._life = os.pipe()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(os.path.join(self._place(), SOCKET))
+            listener.bind(os.path.join(self._folder.name, SOCKET))
             listener.listen()
             passed = (listener.fileno(), theirs)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, *map(str, passed)], cwd=ROOT,
+                [sys.executable, "-m", "tests.support.ansible_forks", *map(str, passed)], cwd=ROOT,
                 env={**BEGAN_WITH, **PLAIN}, pass_fds=passed, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
         os.close(theirs)
@@ -99,12 +81,11 @@ class Programs:
         if self._process is not None:
             os.close(self._life)
             self._process.wait()
-        if self._folder is not None:
             self._folder.cleanup()
-        self._folder = self._process = None
+            self._folder = self._process = None
 
 
-PROGRAMS = Programs(NAME, program(NAME), "tests.support.ansible_forks")
+PROGRAMS = Programs()
 
 
 def put_before(ansible_cli: ModuleType, folder: str) -> Callable[[], None]:
@@ -126,10 +107,9 @@ def seen(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_BEFORE)}
 
 
-def serve(listener: socket.socket, life: int, may_be_forked: Callable[[Question], bool]) -> Question:
-    """Answer until nobody holds the other end of `life`. Returns in each fork, with what it is to be, once it is in
-    the place and has the environment that are asked for."""
-    waiting: dict[int, tuple[socket.socket, int]] = {}
+def serve(listener: socket.socket, life: int) -> dict[str, object]:
+    """Answer until nobody holds the other end of `life`. Returns in each fork, with what it is to be."""
+    began_with, waiting = seen(dict(os.environ)), {}
     while True:
         ready, _, _ = select.select([listener, life, *waiting], [], [])
         for one in set(ready) & set(waiting):
@@ -149,7 +129,8 @@ def serve(listener: socket.socket, life: int, may_be_forked: Callable[[Question]
             channel.close()
             continue
         question = json.loads(said)
-        if not may_be_forked(question):
+        has_settings = os.path.lexists(os.path.join(question["cwd"], SETTINGS_FILE))
+        if has_settings or seen(question["environment"]) != began_with:
             with channel:
                 channel.send(str(NOT_HERE).encode())
         elif pid := os.fork():
@@ -158,17 +139,9 @@ def serve(listener: socket.socket, life: int, may_be_forked: Callable[[Question]
             for place, each in enumerate(files):
                 os.dup2(each, place)
             os.closerange(STANDARD, os.sysconf("SC_OPEN_MAX"))
-            return become(question)
+            return question  # type: ignore[no-any-return]
         for each in files:
             os.close(each)
-
-
-def become(question: Question) -> Question:
-    os.environ.clear()
-    os.environ.update(question["environment"])
-    os.chdir(question["cwd"])
-    os.umask(question["umask"])
-    return question
 
 
 def begin(listener: int, life: int) -> None:
@@ -182,35 +155,21 @@ def begin(listener: int, life: int) -> None:
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
     gc.collect()
     gc.freeze()
-    began_with = seen(dict(os.environ))
-
-    def is_as_it_began(question: Question) -> bool:
-        has_settings = os.path.lexists(os.path.join(question["cwd"], SETTINGS_FILE))
-        return not has_settings and seen(question["environment"]) == began_with
-
-    question = serve(socket.socket(fileno=listener), life, is_as_it_began)
-    sys.argv = [NAME, *question["words"]]
-    end(main)
-
-
-def end(main: Callable[[], object]) -> NoReturn:
-    """Run it and end as Python does, but for taking apart what was imported."""
-    code: object = 1
+    question = serve(socket.socket(fileno=listener), life)
+    os.environ.clear()
+    os.environ.update(question["environment"])  # type: ignore[call-overload]
+    os.chdir(str(question["cwd"]))
+    os.umask(int(str(question["umask"])))
+    sys.argv = [NAME, *question["words"]]  # type: ignore[misc]
+    code: object = 0
     try:
         main()
-        code = 0
     except SystemExit as ended:
         code = ended.code
-    except BaseException:
-        traceback.print_exc()
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
-        code = 1
-    threading._shutdown()  # type: ignore[attr-defined]  # threads that are no daemons come to their end
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(code or 0)
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":

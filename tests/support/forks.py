@@ -39,7 +39,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from tests.support import ansible_forks, python_forks
+from tests.support import ansible_forks
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the broker leaves to a fork of its own, to a thread while it is idle, and to who asks first.
@@ -170,7 +170,6 @@ def close() -> None:
     BROKERS.close()
     MQCTL.close()
     ansible_forks.PROGRAMS.close()
-    python_forks.PYTHON.close()
 
 
 def run_mqctl(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.variables import Access
-
-from tests.support.python_forks import PYTHON
 
 
 def local_inventory(*names: str) -> str:
@@ -20,7 +19,7 @@ all:
     mq_cluster_secret: 0123456789abcdef0123456789abcdef
     ansible_connection: local
     ansible_become: false
-    ansible_python_interpreter: {PYTHON.program()}
+    ansible_python_interpreter: {sys.executable}
   hosts:
 {hosts}"""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from mqctl.world import World
 from rich.console import Console
 
 from tests.support.local_hosts import LocalHosts
-from tests.support.python_forks import PYTHON
 
 HOSTS = ("mq1", "mq2", "mq3")
 
@@ -189,7 +189,7 @@ def test_what_goes_with_its_client_needs_nobody_else(changes: dict[str, Any], *,
 QUEUE = {"name": "orders", "routing_type": "anycast", "durable": True, "consumer_count": 1, "paused": False}
 HEALTH = {"state": "active", "grants_credit": True, "has_room": True, "holds_back": False, "has_yielded": False,
           "is_disk_low": False}  # fmt: skip
-BROKER_PROGRAM = f"""#!{PYTHON.program()}
+BROKER_PROGRAM = f"""#!{sys.executable}
 import json, sys
 from pathlib import Path
 said = json.loads((Path(__file__).resolve().parents[1] / "said.json").read_text())
@@ -250,7 +250,7 @@ def serving(tmp_path: Path) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path) -> InventoryCluster:
     """Three nodes, of which two consume from orders and the third sends there."""
-    variables = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": PYTHON.program()}
+    variables = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
     serving(tmp_path)
     return InventoryCluster("main", tuple(Host(name, "main", variables, {}) for name in HOSTS))
 

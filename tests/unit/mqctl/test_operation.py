@@ -34,11 +34,10 @@ from rich.console import Console
 from tests.support import ansible_forks
 from tests.support.local_hosts import LocalHosts
 from tests.support.patience import PATIENCE_S
-from tests.support.python_forks import PYTHON
 
 NAMES = ("mq1", "mq2", "mq3")
 WHAT = "mqctl rollout"
-VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": PYTHON.program()}
+VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
 INVENTORY = """\
 all:
   vars: {mq_cluster_name: main, mq_cluster_secret: 0123456789abcdef0123456789abcdef, ansible_connection: local}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,16 @@ from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
 
 from tests.support.local_hosts import LocalHosts, local_inventory
-from tests.support.python_forks import PYTHON
 from tests.unit.app.test_backup_restore import MACHINE, StoppedNode, write
 from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, HostShell, said, world
 
 __all__ = ["world"]
 
 INVENTORY = local_inventory("mq1", "mq2")
-MQBROKER = f"""#!{PYTHON.program()}
+MQBROKER = f"""#!{sys.executable}
 import sys
 from pathlib import Path
+sys.path[:0] = {sys.path!r}
 from mqbroker.app.main import main
 words = sys.argv[1:]
 at = words.index("--instance")
@@ -44,7 +45,7 @@ words[at : at + 2] = ["--data-directory", str(Path(__file__).resolve().parents[1
 sys.exit(main(words))
 """
 # It takes all that comes, and is killed as it is told that this is all.
-KILLED = f"""#!{PYTHON.program()}
+KILLED = f"""#!{sys.executable}
 import os, signal, sys
 sys.stdin.readline()
 print('{{"wanted": []}}', flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,8 @@ from rich.console import Console
 
 from tests.support import ansible_forks
 from tests.support.local_hosts import LocalHosts
-from tests.support.python_forks import PYTHON
 
-VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": PYTHON.program()}
+VARIABLES = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
 NAME = "scale-down-20261127T101500Z"
 ROW: dict[str, Any] = {
     "host": "mq3", "instance": "default", "queue": "orders", "address": "orders", "before": 10, "came": 0,
@@ -58,7 +58,7 @@ stop) echo inactive >"$place/unit";;
 start) echo active >"$place/unit";;
 esac
 """
-MQBROKER = f"""#!{PYTHON.program()}
+MQBROKER = f"""#!{sys.executable}
 import json, os, sys
 from pathlib import Path
 place = Path(__file__).resolve().parents[1]
