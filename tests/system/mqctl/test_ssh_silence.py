@@ -278,7 +278,7 @@ def test_a_jump_host_that_answers_is_kept_where_a_host_behind_it_is_silent(
             one = waiting.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(address)
-        variables = behind(server, jump, jump.port)
+        variables = behind(server, jump, jump.port) | {"ansible_ssh_timeout": 20}
         reach(connector, variables)
         gone = access_of("mq2", variables | {"ansible_port": address[1], "ansible_ssh_timeout": 10}, {})
         with pytest.raises(Unreachable, match=rf"has not reached 127\.0\.0\.1:{address[1]} in time"):
