@@ -132,6 +132,22 @@ def fill(streams: list[CommandStream]) -> None:
             stream.sendall(b"x" * 2**22)
 
 
+@pytest.mark.parametrize("more", [{}, {"ansible_connection": "local"}])
+def test_a_command_that_does_not_read_what_it_needs_takes_nobody_s_place(
+    connector: SshConnector, tmp_path: Path, more: dict[str, object]
+) -> None:
+    """The password for sudo, behind which something closes the session at once."""
+    server = SshServer(tmp_path / "server")
+    try:
+        shell = reach(connector, server.variables(**more))
+        for _ in range(SESSIONS_MAX + 1):
+            with pytest.raises(Unreachable):
+                shell.open_plain("true", b"x" * 2**23)
+        assert remote.run(shell, ["echo", "x"], timeout_s=PATIENCE_S).out == b"x\n"
+    finally:
+        server.close()
+
+
 @pytest.mark.one_day_in_three(0)
 def test_a_command_that_is_given_up_while_nothing_can_be_sent(
     connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -149,7 +149,7 @@ class SshConnection:
             return self._open(command)
         except BROKEN as fault:
             self._sessions.release()
-            raise self._lost(fault) from fault
+            raise self.lost(fault) from fault
 
     def _open(self, command: str) -> paramiko.Channel:
         transport = self._client.get_transport()
@@ -227,7 +227,7 @@ class SshConnection:
         if self._proxy is not None:
             self._proxy.close()
 
-    def _lost(self, fault: BaseException) -> Unreachable:
+    def lost(self, fault: BaseException) -> Unreachable:
         """What is told of a connection that was logged in."""
         why = NO_ANSWER if self._is_stuck else describe(fault)
         return Unreachable(self.access.name, f"{self.hop}: {why}", f"ssh {self.hop.host}")
@@ -392,8 +392,11 @@ class SshShell:
     def open_plain(self, command: str, prefix: bytes) -> SshStream:
         """Begin a command, and give back the stream to talk with it (shell.py:Shell)."""
         stream = SshStream(self._connection, self._connection.channel(command))
-        if prefix:
+        try:
             stream.sendall(prefix)
+        except BROKEN as fault:
+            stream.close()
+            raise self._connection.lost(fault) from fault
         return stream
 
     @property

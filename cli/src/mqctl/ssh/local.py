@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from typing import IO
 
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, Unreachable
 from mqctl.ssh.shell import EXIT_WAIT_S_MAX, CommandResult, Trial
 from mqctl.ssh.variables import Become
 
@@ -32,8 +32,12 @@ class LocalStream:
         self.settimeout = self._socket.settimeout
         self.sendall = self._socket.sendall
         self.recv = self._socket.recv
-        if prefix:
-            self.sendall(prefix)
+        try:
+            if prefix:
+                self.sendall(prefix)
+        except OSError:
+            self.close()
+            raise
 
     def end_input(self) -> None:
         """Nothing more is written to the command's standard input."""
@@ -87,7 +91,10 @@ class LocalShell:
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
         """Begin a command, and give back the stream to talk with it (shell.py:Shell)."""
-        return LocalStream(command, prefix)
+        try:
+            return LocalStream(command, prefix)
+        except OSError as fault:
+            raise Unreachable(self.name, f"a command did not read what it needs: {fault.strerror}") from fault
 
     def close(self) -> None:
         """A local shell holds nothing, so nothing is closed."""
