@@ -19,7 +19,7 @@ CLUSTER: Final = (
     (
         "tests/unit/core/cluster/test_arrivals.py",
         "tests/unit/core/cluster/test_forwarding.py",
-        "tests/unit/core/queue/test_handed_over.py",
+        "tests/unit/core/queue/test_unanswered_forwards.py",
         "tests/unit/core/queue/test_id_ranges.py",
         "tests/unit/core/cluster/test_marks.py",
         "tests/unit/node/cluster/membership/test_forwards.py",
@@ -34,7 +34,7 @@ DISK: Final = (
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
-    ("tests/unit/core/address/test_overdue.py", "tests/unit/core/address/test_remains.py"),
+    ("tests/unit/core/address/test_overdue.py", "tests/unit/core/address/test_purged_messages.py"),
     ("tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_time.py"),
     (
         "tests/unit/node/test_bystander_work.py",
@@ -54,10 +54,10 @@ MODULES: Final = {
         "records", "recover", "recovered",
     )},
     **{f"core/cluster/{name}": CLUSTER for name in ("arrivals", "forwarding", "marks")},
-    **{f"core/queue/{name}": CLUSTER for name in ("handed_over", "id_ranges")},
+    **{f"core/queue/{name}": CLUSTER for name in ("id_ranges", "unanswered_forwards")},
     **dict.fromkeys(("node/cluster/forwarding/abandoned_messages", "node/cluster/membership/forwards"), CLUSTER),
     "core/address/gathering": POSTS,
-    **dict.fromkeys(("core/address/overdue", "core/address/remains", "node/broker/chores"), BY_TURNS),
+    **dict.fromkeys(("core/address/overdue", "core/address/purged_messages", "node/broker/chores"), BY_TURNS),
     "io/disk/disk": DISK,
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from mqbroker.core.cluster import arrivals
-from mqbroker.core.queue import handed_over
+from mqbroker.core.queue import unanswered_forwards
 from mqbroker.node.cluster.membership import forwards
 
 from tests.sim.cluster_bugs import CLUSTER_BUGS
@@ -63,7 +63,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source holds back to half of what is remembered, and what was lost comes first: any size will do."""
     monkeypatch.setattr(arrivals, "IDS_MAX", 16)
-    monkeypatch.setattr(handed_over, "WINDOW", 8)
+    monkeypatch.setattr(unanswered_forwards, "WINDOW", 8)
     monkeypatch.setattr(forwards, "ANSWERED_MAX", 3)
 
 
@@ -79,7 +79,7 @@ def test_what_has_no_answer_comes_again_and_is_known_though_little_is_remembered
     verdicts = [Unanswered(seed).run() for seed in SEEDS[:3]]
     assert [verdict.violations for verdict in verdicts] == [[], [], []]
     assert all(verdict.again > 0 for verdict in verdicts)
-    assert sum(verdict.forwarded for verdict in verdicts) > 100 * handed_over.WINDOW
+    assert sum(verdict.forwarded for verdict in verdicts) > 100 * unanswered_forwards.WINDOW
 
 
 @pytest.mark.parametrize("seed", [0, 6, 10])

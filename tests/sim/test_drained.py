@@ -10,8 +10,8 @@ import pytest
 from mqbroker.core.cluster.arrivals import Arrivals
 from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.id_digest import NO_IDS
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Queue
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 from tests.sim.days import share_of_today
 from tests.sim.drained import DrainedClusters, LeavingClusters, LeavingSubscriptions

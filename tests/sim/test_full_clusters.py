@@ -7,8 +7,8 @@ from unittest.mock import patch
 import pytest
 from mqbroker.admin.moves import Purge
 from mqbroker.core.address.address import Address
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Segment
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Protocol, get_type_hints
 
 import typer
 
-from mqctl import complete
+from mqctl import completion
 from mqctl.errors import UsageError
 from mqctl.exits import Exit, NagiosCode
 from mqctl.output import Format, OutputShape
@@ -62,7 +62,7 @@ class InventoryOptions(CommonOptions):
     cluster: Annotated[
         str,
         typer.Option(
-            help="Which cluster (mq_cluster_name), where the inventory has several.", autocompletion=complete.clusters
+            help="Which cluster (mq_cluster_name), where the inventory has several.", autocompletion=completion.clusters
         ),
     ] = ""
     vault_password_file: Annotated[

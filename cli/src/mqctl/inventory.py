@@ -17,7 +17,7 @@ from mqbroker.base.errors import ConfigFault
 from mqctl import ansible_cli
 from mqctl.declare import InventoryOptions, names_in
 from mqctl.errors import CommandError, UsageError
-from mqctl.opaque import is_open
+from mqctl.opaque_values import is_open
 from mqctl.ssh.variables import Access, access_of
 from mqctl.world import World
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import mqbroker.client as mq
 import pytest
-from mqbroker.app.asking import LocalAdmin
+from mqbroker.app.admin_requests import LocalAdmin
 from mqbroker.app.backup import transfer
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.running import RunningNode, Throttle

@@ -16,10 +16,10 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import Node, open_admin
 from mqctl.scaledown import receipt
+from mqctl.scaledown.cluster_look import look_at
 from mqctl.scaledown.drain import DrainFollower
 from mqctl.scaledown.forgetting import forget, require_forgotten, wait_for_answers
-from mqctl.scaledown.leaver import Leaver, receipt_of
-from mqctl.scaledown.looks import look_at
+from mqctl.scaledown.leaving_host import Leaver, receipt_of
 from mqctl.scaledown.plan import plan_of
 from mqctl.world import World, real_world
 from rich.console import Console

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.serial import wrap
 from mqbroker.node.amqp.peers.peer import OUT_BYTES_MIN
 from mqbroker.wire.performatives import (
@@ -127,7 +127,7 @@ def test_a_publisher_is_given_this_credit(credit: int, monkeypatch: pytest.Monke
     assert [flow.link_credit for flow in frames.of_kind(said, Flow)] == [credit]
     # By turns it would be given more before it can run out.
     for cost, units in (("RUN", 0), ("TRANSFER", 0), ("MESSAGES_SHIFT", 20)):
-        monkeypatch.setattr(work, cost, units)
+        monkeypatch.setattr(frame_costs, cost, units)
     said = stage.talk(conn, b"".join(frames.transfer(n, settled=True) for n in range(credit + 1)))
     assert frames.errors(said) == [("Detach", "amqp:link:transfer-limit-exceeded")]
 

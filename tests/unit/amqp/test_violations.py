@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.config.users import make_verifier
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.login_delays import DELAY_MS
@@ -287,7 +287,7 @@ def test_the_link_ends_and_what_was_good_before_stays(
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender() + frames.begun(1) + frames.receiver("other", handle=2, channel=1))
     for cost in ("RUN", "TRANSFER"):
-        monkeypatch.setattr(work, cost, 0)
+        monkeypatch.setattr(frame_costs, cost, 0)
     before = b"" if case == "without credit" else frames.transfer(100, b"good") + frames.transfer(101, b"good")
     if is_cut:
         said = b"".join(stage.talk(conn, bytes([byte])) for byte in before + data)

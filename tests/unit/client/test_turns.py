@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.states import ATTACHED
 from mqbroker.base.time import At
@@ -41,7 +41,7 @@ from tests.unit.client.test_odd_brokers import Odd, with_receiver
 
 UNIT_BYTECODES = 45
 DEARER = 2  # some things cost so much more than a unit says
-TURN_BYTECODES = (TURN_WORK + work.GENERAL[Attach]) * UNIT_BYTECODES * DEARER
+TURN_BYTECODES = (TURN_WORK + frame_costs.GENERAL[Attach]) * UNIT_BYTECODES * DEARER
 STEPS_MAX = 100_000
 FIRST = 1 << 16
 

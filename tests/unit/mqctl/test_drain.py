@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqctl import confirm, operation
+from mqctl import confirmation, operation
 from mqctl.commands.rollout import drain as drain_command
 from mqctl.commands.rollout import scale_down
 from mqctl.commands.rollout import undrain as undrain_command
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.remote import operation as noting
-from mqctl.scaledown.beginning import begin
+from mqctl.scaledown.cluster_look import look_at
 from mqctl.scaledown.drain import DrainFollower
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import look_at
+from mqctl.scaledown.drain_start import begin
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.plan import plan_of
 from mqctl.world import World
 
@@ -280,7 +280,7 @@ def test_a_plan_that_is_agreed_to_late_is_not_carried_out(
         with operation.holding(world, leaving.cluster, "mqctl rollout"):
             pass
 
-    monkeypatch.setattr(confirm, "yes", yes)
+    monkeypatch.setattr(confirmation, "yes", yes)
     with pytest.raises(CommandError, match="has been there since the plan was made"):
         drain_command.run(world, options())
     with pytest.raises(CommandError, match="has been there since the plan was made"):

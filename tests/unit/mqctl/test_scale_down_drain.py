@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
+from mqctl.scaledown.cluster_look import look_at
 from mqctl.scaledown.drain import SILENCE_S_MAX, DrainDisplay, DrainFollower, line_of
-from mqctl.scaledown.looks import look_at
 from mqctl.world import World, real_world
 from rich.console import Console
 

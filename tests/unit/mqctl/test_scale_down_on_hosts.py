@@ -22,10 +22,10 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER
 from mqctl.operation import HeldCluster
 from mqctl.output import data_console
-from mqctl.scaledown import archive, beginning, inventory_files, leaver
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import NodeLook
-from mqctl.scaledown.taking_back import TakeBack, take_back
+from mqctl.scaledown import archive, drain_start, inventory_files, leaving_host
+from mqctl.scaledown.cancellation import TakeBack, take_back
+from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -227,10 +227,10 @@ def waits_for_an_answer(name: str) -> None:
 def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world: World, leaving: Leaver) -> None:
     made("default")
     waits_for_an_answer("mq1")
-    (late,) = leaver.stop(world, leaving, document())
+    (late,) = leaving_host.stop(world, leaving, document())
     assert late.startswith("mq1 waits for the answer to 1 message that it sent to mq3")
     assert done("systemctl")[-1] == "start mqbroker@default.service"
-    assert leaver.stop(world, leaving, document(), is_forced=True) == []
+    assert leaving_host.stop(world, leaving, document(), is_forced=True) == []
     assert done("systemctl")[-1] == "stop mqbroker@default.service"
 
 
@@ -283,7 +283,7 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
         scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
     with pytest.raises(CommandError, match="/var/lib/mq has old, of which the inventory names no instance"):
-        leaver.stop(world, leaving, document())
+        leaving_host.stop(world, leaving, document())
     assert done("asked").count("scale-down") == 1, "which was a dry run"
     assert not any(line.startswith("stop") for line in done("systemctl"))
 
@@ -294,21 +294,21 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
 def test_whoever_was_killed_when_the_data_was_away_and_the_unit_was_not_goes_on(world: World, leaving: Leaver) -> None:
     made(".archive", NAME, "default")
     (HostShell.root / "mq3" / "unit").write_text("inactive\n")
-    assert leaver.stop(world, leaving, document()) == []
+    assert leaving_host.stop(world, leaving, document()) == []
     assert done("systemctl") == []
 
 
 def test_data_that_is_nowhere_is_not_taken_for_moved(world: World, leaving: Leaver) -> None:
     (HostShell.root / "mq3" / "unit").write_text("inactive\n")
     with pytest.raises(CommandError, match="the lock can't be opened"):
-        leaver.stop(world, leaving, document())
+        leaving_host.stop(world, leaving, document())
 
 
 def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Leaver) -> None:
     made(".archive", NAME, "default")
     made("default", node_id="new")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
-    assert leaver.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]
+    assert leaving_host.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]
 
 
 # -- receipts that say nothing any more -------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: 
 def test_a_receipt_that_messages_came_after_says_nothing_later(world: World, leaving: Leaver) -> None:
     made("default")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
-    assert leaver.stop(world, leaving, document()) != []
+    assert leaving_host.stop(world, leaving, document()) != []
     assert archive.kept_receipt(world, leaving.host) is None
 
 
@@ -357,7 +357,7 @@ def test_ctrl_c_while_it_begins_does_not_say_that_nothing_was_changed(
     plan = scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
     operation = HeldCluster({}, [])
     with pytest.raises(KeyboardInterrupt):
-        beginning.begin(world, leaving, plan, operation)
+        drain_start.begin(world, leaving, plan, operation)
     assert operation.stays
     assert "nothing was changed" not in said(world)
     assert "mq3 may drain already; --show says so, mqctl scale-down mq3 --resume" in said(world)
@@ -486,7 +486,7 @@ def test_who_goes_on_may_name_another_node_from_now_on(world: World, leaving: Le
     assert plan is not None
     assert (plan.is_turned, [one.name for one in plan.targets.values()]) == (True, ["mq1"])
     assert done("asked").count("scale-down") == 2, "dry runs"
-    beginning.begin(world, leaving, plan, HeldCluster({}, []))
+    drain_start.begin(world, leaving, plan, HeldCluster({}, []))
     assert done("asked").count("scale-down") == 3
 
 
@@ -505,7 +505,7 @@ def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:
     different = document(stays=STAYS, differences=["queue latest stays here: is a last-value queue"])
     assert replace(leaving, is_forced=True).again == "mqctl scale-down mq3 --resume --force"
     with pytest.raises(CommandError) as raised:
-        leaver.require_balance(leaving, different)
+        leaving_host.require_balance(leaving, different)
     assert raised.value.attempt == "mqctl scale-down mq3 --resume --force, or --cancel"
 
 

@@ -10,11 +10,11 @@ import pytest
 from mqctl.commands.rollout import scale_down
 from mqctl.exits import Exit
 from mqctl.nodes import Node
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.cancellation import TakeBack, take_back
+from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.pauses import NAMES_MAX, foreseen, told_of
 from mqctl.scaledown.receipt import page, rows_of
-from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
 
 from tests.unit.mqctl.test_scale_down_on_hosts import INVENTORY, ROW, document, drain, leaving, made, said, says, world

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
-from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.plan import DrainPlan, _room, plan_of, rows_of, target_of, unfit
 
 from tests.support.cluster_stage import node_id_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.scaledown.leaver import Leaver, receipt_of
+from mqctl.scaledown.leaving_host import Leaver, receipt_of
 from mqctl.scaledown.receipt import differences, page, rows_of, unaccounted
 from mqctl.world import real_world
 

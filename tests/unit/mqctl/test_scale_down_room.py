@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
-from mqctl.scaledown.leaver import Leaver
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.plan import DrainPlan
 from mqctl.scaledown.room import AddressLoad, coming_to, unpaused_at, why_it_does_not_fit
 from mqctl.world import World

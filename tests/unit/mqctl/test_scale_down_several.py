@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mqctl.errors import UsageError
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.scaledown.leaver import leavers_of
+from mqctl.scaledown.leaving_host import leavers_of
 
 CLUSTER = InventoryCluster("main", tuple(Host(f"mq{number}", "main", {}, {}) for number in (1, 2, 3, 4)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.cluster.notices import (
     BindingAdded,
     BindingRemoved,
@@ -79,7 +79,7 @@ FLOODS = {
     "empty frames": Flood((), lambda _: EMPTY_FRAME),
 }  # fmt: skip
 # A notice is not divided, and one may begin with the last unit of a turn.
-MEMBER_TURN_BYTECODES = TURN_BYTECODES + work.NOTICE * UNIT_BYTECODES * DEARER
+MEMBER_TURN_BYTECODES = TURN_BYTECODES + frame_costs.NOTICE * UNIT_BYTECODES * DEARER
 
 
 class Linked(Site):
@@ -123,9 +123,9 @@ def test_a_node_that_was_dialled_has_a_message_s_worth_where_others_have_used_up
     site.far.wait(500)
     for conn in (*calm, site.far.conn):
         site.stage.talk(conn, flow)  # and are calm
-    wanted = CALM_WORK // (work.FLOW + work.ECHO) + 1
+    wanted = CALM_WORK // (frame_costs.FLOW + frame_costs.ECHO) + 1
     for conn in (*calm, site.far.conn):
         site.stage.give(given.BytesReceived(conn, flow * wanted))
     site.stage.turn()
     taken_in = wanted - site.stage.broker.peers[site.far.conn].connection.unread_bytes // len(flow)
-    assert taken_in == FEW_WORK // (work.FLOW + work.ECHO) + 1 < wanted
+    assert taken_in == FEW_WORK // (frame_costs.FLOW + frame_costs.ECHO) + 1 < wanted

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.node.amqp.peers.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire import composites
@@ -23,10 +23,12 @@ from tests.support.stage import Stage, options_with
 from tests.unit.node.test_bystander_work import GO, STEADY, Site
 
 ONE_READ_BYTES = 16 << 10
-UNIT_BYTECODES = 45  # what a unit of amqp/work.py stands for; some things are cheaper, and some dearer by so much
+UNIT_BYTECODES = (
+    45  # what a unit of amqp/frame_costs.py stands for; some things are cheaper, and some dearer by so much
+)
 DEARER = 2
 DEAREST = Attach  # of the things that are not divided; one of them may begin with the last unit of a turn
-TURN_BYTECODES = (BESIDE_WORK + work.GENERAL[DEAREST]) * UNIT_BYTECODES * DEARER
+TURN_BYTECODES = (BESIDE_WORK + frame_costs.GENERAL[DEAREST]) * UNIT_BYTECODES * DEARER
 AT_ONCE = 50
 FIRST_FREE = 100  # handle that no flood has
 PAIRS = [

@@ -12,7 +12,7 @@ from mqbroker.wire.types import Described, Symbol
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage
-from tests.unit.core.address.test_remains import STEP_BYTECODES
+from tests.unit.core.address.test_purged_messages import STEP_BYTECODES
 from tests.unit.core.queue.test_memory import run_of
 from tests.unit.node.test_bystander_work import GO
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.node.amqp.peers.turns import ALONE_WORK, BESIDE_WORK, TURN_WORK
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, End, Source, Target, Transfer
@@ -64,7 +64,7 @@ def test_temporary_queues_go_a_few_in_a_step_in_the_order_in_which_they_came(how
         batch = stage.turn()
         queues = list(stage.broker.store.queues)
         assert queues == names[COUNT - len(queues) :]
-        assert left - len(queues) <= (ALONE_WORK + TURN_WORK) // work.PARTED_LINK + 1
+        assert left - len(queues) <= (ALONE_WORK + TURN_WORK) // frame_costs.PARTED_LINK + 1
         left = len(queues)
         if not batch.more:
             break
@@ -92,7 +92,7 @@ def test_a_bystander_waits_for_a_few_of_them(how: str) -> None:
     while len(site.stage.broker.store.queues) > 1:
         assert site.work_of_message(is_answered=True) <= alone + 2 * TURN_BYTECODES
         messages += 1
-    assert messages >= COUNT * work.PARTED_LINK // (4 * (BESIDE_WORK + TURN_WORK))
+    assert messages >= COUNT * frame_costs.PARTED_LINK // (4 * (BESIDE_WORK + TURN_WORK))
 
 
 @pytest.mark.slow

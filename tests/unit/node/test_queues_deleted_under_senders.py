@@ -12,7 +12,19 @@ from mqbroker.amqp import events as told
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address.address import ANYCAST, MULTICAST
 from mqbroker.core.address.auto_delete import IDLE_MS_MIN
-from mqbroker.core.address.ways import AMONG, ANY, COPIES, FOUND, QUEUE, REMOTE, ROUTINGS, STAY, TOPIC, UNRULED, WAYS
+from mqbroker.core.address.routing_demands import (
+    AMONG,
+    ANY,
+    COPIES,
+    FOUND,
+    QUEUE,
+    REMOTE,
+    ROUTINGS,
+    STAY,
+    TOPIC,
+    UNRULED,
+    WAYS,
+)
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Declared, Source, Target
 from mqbroker.wire.sections import build_message

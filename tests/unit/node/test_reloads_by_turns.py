@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
@@ -73,17 +73,17 @@ def test_addresses_and_queues_come_and_change_piece_by_piece(is_asked: bool) -> 
     reloading(stage, declaring(stage.options, COUNT), 1000 * is_asked)
     before, steps = 0, 0
     for _ in steps_of(stage):
-        assert declared_count(stage) - before <= PIECE_MAX // (work.DECLARED + work.DEPLOYED) + 1
+        assert declared_count(stage) - before <= PIECE_MAX // (frame_costs.DECLARED + frame_costs.DEPLOYED) + 1
         assert 1000 not in stage.replies or declared_count(stage) == COUNT
         before, steps = declared_count(stage), steps + 1
-    assert (before, steps >= COUNT * (work.DECLARED + work.DEPLOYED) // PIECE_MAX) == (COUNT, True)
+    assert (before, steps >= COUNT * (frame_costs.DECLARED + frame_costs.DEPLOYED) // PIECE_MAX) == (COUNT, True)
     stage.run()
     assert len(stage.replies[1000].result["changed"]) == COUNT if is_asked else not stage.replies
     reloading(stage, declaring(stage.options, COUNT, max_consumers=7), 2000 * is_asked)
     kinds = [queue.kind for queue in stage.broker.store.queues.values()]
     for _ in steps_of(stage):
         changed = sum(new.kind is not old for new, old in zip(stage.broker.store.queues.values(), kinds, strict=True))
-        assert changed <= PIECE_MAX // work.DEPLOYED + 1
+        assert changed <= PIECE_MAX // frame_costs.DEPLOYED + 1
         kinds = [queue.kind for queue in stage.broker.store.queues.values()]
     assert {kind.max_consumers for kind in kinds} == {7}
     stage.crash()
@@ -99,9 +99,9 @@ def test_what_is_gone_from_the_file_goes_piece_by_piece_and_so_do_those_who_use_
     queue = stage.broker.store.queues["declared.0"]
     reloading(stage, declaring(stage.options, 0))
     for _ in steps_of(stage):
-        assert before - declared_count(stage) <= PIECE_MAX // (work.DECLARED + work.DEPLOYED) + 1
+        assert before - declared_count(stage) <= PIECE_MAX // (frame_costs.DECLARED + frame_costs.DEPLOYED) + 1
         consumers = queue.consumers if not queue.is_deleted else []
-        assert left - len(consumers) <= PIECE_MAX // work.REVOKED + 1
+        assert left - len(consumers) <= PIECE_MAX // frame_costs.REVOKED + 1
         left = len(consumers)
         before = declared_count(stage)
     assert not stage.broker.store.queues
@@ -143,7 +143,7 @@ def test_links_that_may_receive_no_more_end_piece_by_piece_and_no_new_one_comes(
     stage.turn()
     stage.give(given.BytesReceived(conn, frames.receiver("orders", handle=COUNT)))
     for _ in steps_of(stage):
-        assert left - len(stage.broker.store.queues["orders"].consumers) <= 2 * PIECE_MAX // work.REVOKED + 1
+        assert left - len(stage.broker.store.queues["orders"].consumers) <= 2 * PIECE_MAX // frame_costs.REVOKED + 1
         left = len(stage.broker.store.queues["orders"].consumers)
     assert left == 0
     heard = frames.heard(bytes(stage.sent[conn]))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.core.address.gathering import COUNT_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
@@ -183,7 +183,7 @@ def test_a_commit_is_one_step_that_grows_with_its_parts() -> None:
     others = sorted(steps)[:-1]
     assert max(others, default=alone) <= alone + 2 * TURN_BYTECODES
     parts = MANY + 100
-    assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * work.COMMITTED * UNIT_BYTECODES * DEARER
+    assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * frame_costs.COMMITTED * UNIT_BYTECODES * DEARER
     assert site.counts() == (0, 0, 100)
 
 
@@ -196,7 +196,7 @@ def test_messages_that_are_alike_are_few_parts_of_a_commit() -> None:
         site.talk(posted(at_once, is_alike=True, first=FIRST_POST + first))
     parts = -(-count // COUNT_MAX)
     steps = site.steps_of(discharge())
-    assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * work.COMMITTED * UNIT_BYTECODES * DEARER
+    assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * frame_costs.COMMITTED * UNIT_BYTECODES * DEARER
     assert site.counts() == (MANY, MANY, count)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.core.queue.handed_over import WINDOW
+from mqbroker.core.queue.unanswered_forwards import WINDOW
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 

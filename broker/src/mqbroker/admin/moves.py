@@ -14,8 +14,8 @@ from mqbroker.admin.arguments import check_is_not_forwarded, check_may_drop, que
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import MULTICAST, UNKNOWN, Address
 from mqbroker.core.address.diverts import RoutedPlace
+from mqbroker.core.address.fully_qualified import alone_at
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.address.wildcard_names import has_wildcards
 from mqbroker.core.cluster.cluster_bindings import alone_elsewhere
 from mqbroker.core.paging.paged_picking import PagedPicker

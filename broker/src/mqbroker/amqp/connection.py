@@ -10,14 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from mqbroker.amqp import sasl, work
+from mqbroker.amqp import frame_costs, sasl
+from mqbroker.amqp.ended_sessions import Piecemeal
 from mqbroker.amqp.error_frames import frame_within
 from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened
+from mqbroker.amqp.free_numbers import Numbers
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partial, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
-from mqbroker.amqp.numbers import Numbers
-from mqbroker.amqp.parting import Piecemeal
+from mqbroker.amqp.receive_buffer import Unread
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import (
     CONNECTION_STATES,
@@ -29,8 +30,7 @@ from mqbroker.amqp.states import (
     SessionState,
     SessionStateEvent,
 )  # fmt: skip
-from mqbroker.amqp.unread import Unread
-from mqbroker.amqp.waking import Waking
+from mqbroker.amqp.woken_links import Waking
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
 from mqbroker.wire import frames
@@ -72,7 +72,7 @@ class Connection(Login):
         self.posts_begun: dict[bytes, int] = {}  # by transaction: messages of it that are not whole
         self.is_held = False  # nothing more is taken in before `go_on`
         self.is_shut = False  # its owner is about to close it: it stays held
-        self.allowance = work.NO_BOUND  # work that it may make before others have a turn; its owner's to renew
+        self.allowance = frame_costs.NO_BOUND  # work that it may make before others have a turn; its owner's to renew
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
@@ -146,7 +146,7 @@ class Connection(Login):
                 self.tell()
                 if not self._answer(fault):
                     return 0
-                self.allowance -= work.OTHER
+                self.allowance -= frame_costs.OTHER
                 offset = following
             if self.allowance <= 0:
                 self.is_behind = True
@@ -197,13 +197,13 @@ class Connection(Login):
         if self._is_sasl and not self._is_logged_in:
             if frame.type != frames.SASL_FRAME:
                 raise PeerFault("amqp:connection:framing-error", "an AMQP frame before the SASL outcome")
-            self.allowance -= work.OTHER
+            self.allowance -= frame_costs.OTHER
             self._sasl_frame(decode_performative(buffer, frame.body_offset, frame.end)[0])
             return frame.end
         if frame.type != frames.AMQP_FRAME:
             raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
         if frame.body_offset == frame.end:
-            self.allowance -= work.EMPTY
+            self.allowance -= frame_costs.EMPTY
             return frame.end
         at = frame.body_offset
         code = buffer[at + 2] if at + 2 < frame.end and buffer[at : at + 2] == b"\x00\x53" else -1
@@ -213,7 +213,7 @@ class Connection(Login):
                 self.tell()  # it may be for the coordinator, and what comes behind a commit waits for it
             return following
         if code == CODE_DISPOSITION:
-            self.allowance -= work.DISPOSITION
+            self.allowance -= frame_costs.DISPOSITION
             self._on(frame).disposition(buffer, frame)
             return frame.end
         if LOOK.has_touched and self._handle is not None:
@@ -224,7 +224,7 @@ class Connection(Login):
         if isinstance(performative, Flow):
             self._on(frame).flow(performative)
             return frame.end
-        self.allowance -= work.GENERAL.get(type(performative), work.OTHER)
+        self.allowance -= frame_costs.GENERAL.get(type(performative), frame_costs.OTHER)
         self.tell()
         if self.is_dead or self.is_held:
             return offset  # what came before it may have to wait, and then it comes behind that

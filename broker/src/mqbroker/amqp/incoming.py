@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import Aborted, Empty, Incoming, MessagePiece, Posted, Unposted, Whole
 from mqbroker.amqp.links import RUN_MAX, LinkBase, Partial, ReceiverLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
@@ -70,10 +70,10 @@ class IncomingTransfers(OutgoingTransfers):
         if count == self._run_max:
             self._run_max = min(count * RUN_GROWTH, link.run_max)
         connection.allowance -= (
-            work.RUN
+            frame_costs.RUN
             + link.run_work
-            + (count >> work.MESSAGES_SHIFT)
-            + ((parsed.next_offset - offset) >> work.BYTES_SHIFT)
+            + (count >> frame_costs.MESSAGES_SHIFT)
+            + ((parsed.next_offset - offset) >> frame_costs.BYTES_SHIFT)
         )
         self.next_incoming_id += count
         link.use(count)
@@ -85,7 +85,7 @@ class IncomingTransfers(OutgoingTransfers):
         to look at all that there is for each of many would cost its square.
         """
         self._run_max = 1
-        self.connection.allowance -= work.TRANSFER + ((frame.end - frame.body_offset) >> work.BYTES_SHIFT)
+        self.connection.allowance -= frame_costs.TRANSFER + ((frame.end - frame.body_offset) >> frame_costs.BYTES_SHIFT)
         self._transfer_slowly(buffer, frame)
         return frame.end
 
@@ -93,7 +93,7 @@ class IncomingTransfers(OutgoingTransfers):
         """Messages of a link that has ended here, which the peer may not know yet."""
         link.move(LinkStateEvent.GOT_FRAME)
         self.next_incoming_id += parsed.run.count
-        self.connection.allowance -= work.TRANSFER + (parsed.run.count >> work.MESSAGES_SHIFT)
+        self.connection.allowance -= frame_costs.TRANSFER + (parsed.run.count >> frame_costs.MESSAGES_SHIFT)
         return parsed.next_offset
 
     def _acceptable(self, link: ReceiverLink, run: Run) -> int:

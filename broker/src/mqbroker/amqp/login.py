@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import ConnectionEvent, LoggedIn, LoginDecided, SaslDerive
+from mqbroker.amqp.receive_buffer import Unread
 from mqbroker.amqp.states import CONNECTION_STATES, ConnectionState, ConnectionStateEvent
-from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire import frames
 from mqbroker.wire.performatives import (

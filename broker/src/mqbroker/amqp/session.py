@@ -10,7 +10,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
+from mqbroker.amqp.ended_sessions import Parting
 from mqbroker.amqp.error_frames import frame_within
 from mqbroker.amqp.events import (
     Attached,
@@ -24,10 +25,9 @@ from mqbroker.amqp.events import (
     Settled,
     Unposted,
 )
+from mqbroker.amqp.free_numbers import Numbers
 from mqbroker.amqp.incoming import IncomingTransfers
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
-from mqbroker.amqp.numbers import Numbers
-from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.settling import MOVED, RETURNED, Settling
 from mqbroker.amqp.states import (
     ATTACHED,
@@ -38,7 +38,7 @@ from mqbroker.amqp.states import (
     SessionState,
     SessionStateEvent,
 )
-from mqbroker.amqp.waking import Waking
+from mqbroker.amqp.woken_links import Waking
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -211,7 +211,7 @@ class Session(IncomingTransfers):
             return
         taken = self.unsettled.take(low, high)
         if taken:
-            self.connection.allowance -= work.SETTLED if flat is not None else work.RETURNED
+            self.connection.allowance -= frame_costs.SETTLED if flat is not None else frame_costs.RETURNED
             self.connection.events.append(Settled(self, taken, state, not settled, low, high))
 
     def _sender_disposition(self, first: int, last: int, settled: bool) -> None:
@@ -225,7 +225,7 @@ class Session(IncomingTransfers):
         if self.state is not MAPPED:
             self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
-        self.connection.allowance -= work.FLOW
+        self.connection.allowance -= frame_costs.FLOW
         was_closed = not self.window
         # Who has not seen our begin counts from its first id (§2.5.6).
         seen = 0 if flow.next_incoming_id is None else unwrap(flow.next_incoming_id, self.next_outgoing_id)
@@ -236,7 +236,7 @@ class Session(IncomingTransfers):
             self.connection.leave(Waking([self], flow.handle))
         if flow.handle is None or flow.handle == HANDLE_OF_NO_LINK:
             if flow.echo:
-                self.connection.allowance -= work.ECHO
+                self.connection.allowance -= frame_costs.ECHO
                 self.send_flow()
             return
         link = self._peer_link(flow.handle)
@@ -247,13 +247,13 @@ class Session(IncomingTransfers):
             if flow.properties and "txn-id" in flow.properties:
                 raise PeerFault("amqp:not-implemented", "acquisition within a transaction (§4.4.3)", Scope.LINK)
             link.flow(flow)
-            self.connection.allowance -= work.LINK_FLOW
+            self.connection.allowance -= frame_costs.LINK_FLOW
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
             asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)
             link.owes_echo = asked and not link.may_answer
             if asked and not link.owes_echo:
-                self.connection.allowance -= work.ECHO
+                self.connection.allowance -= frame_costs.ECHO
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
             self._sender_flow(link, flow)
@@ -267,7 +267,7 @@ class Session(IncomingTransfers):
         if link.is_numbered and flow.properties and FIRST_ID in flow.properties:
             self.connection.events.append(_numbered(link, flow.properties))
         if flow.echo:
-            self.connection.allowance -= work.ECHO
+            self.connection.allowance -= frame_costs.ECHO
             self.send_flow(link)
 
     def attach(self, attach: Attach) -> None:
@@ -376,7 +376,7 @@ class Session(IncomingTransfers):
             link.partial = None
         self._drop_held(link)
         returned = self.unsettled.take_link(link)
-        self.connection.allowance -= len(returned) * work.PARTED_ENTRY
+        self.connection.allowance -= len(returned) * frame_costs.PARTED_ENTRY
         self.connection.events.append(Detached(link, error, returned, is_orderly))  # type: ignore[arg-type]  # a link is one of the two
 
     def _forget(self, link: LinkBase) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import Retired, Settled
 from mqbroker.wire.performatives import Accepted, Released, TransactionalState
 
@@ -29,15 +29,15 @@ class Portion(NamedTuple):
     message_work: int
 
     def work_of(self, taken: Sequence[Taken]) -> int:
-        """In units of amqp/work.py."""
+        """In units of amqp/frame_costs.py."""
         messages = sum(each.n for each in taken) if self.message_work else 0
         return len(taken) * self.entry_work + messages * self.message_work
 
 
-SETTLED: Final = Portion(32, NO_FEWER, work.SETTLED, 0)
-ENLISTED: Final = Portion(32, NO_FEWER, work.ENLISTED, 0)
-RETURNED: Final = Portion(8, NO_FEWER, work.RETURNED, 0)
-MOVED: Final = Portion(8, 8, 0, work.MOVED)  # or returned; and messages of a run are moved one by one
+SETTLED: Final = Portion(32, NO_FEWER, frame_costs.SETTLED, 0)
+ENLISTED: Final = Portion(32, NO_FEWER, frame_costs.ENLISTED, 0)
+RETURNED: Final = Portion(8, NO_FEWER, frame_costs.RETURNED, 0)
+MOVED: Final = Portion(8, 8, 0, frame_costs.MOVED)  # or returned; and messages of a run are moved one by one
 OF: Final[dict[type[Any], Portion]] = {Accepted: SETTLED, TransactionalState: ENLISTED, Released: RETURNED}
 
 

@@ -1,8 +1,8 @@
 """What a running broker reads again: options, users, the secret of the cluster.
 
-Owns what is in force of the files, and has it recorded (io/files/in_force.py). Invariant: a file of which a part is
-missing changes nothing. A fault in one file leaves that one as it was; `Server` takes what is good of a signal, and all
-or nothing of an administrator.
+Owns what is in force of the files, and has it recorded (io/files/files_in_force.py). Invariant: a file of which a part
+is missing changes nothing. A fault in one file leaves that one as it was; `Server` takes what is good of a signal, and
+all or nothing of an administrator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mqbroker.config.file import completeness
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
 from mqbroker.io.files import cluster_secret, users_file
-from mqbroker.io.files.in_force import OptionsInForce, digests_of
+from mqbroker.io.files.files_in_force import OptionsInForce, digests_of
 from mqbroker.io.loop.log import Log
 from mqbroker.io.server import Reloaded
 from mqbroker.io.sockets import tls

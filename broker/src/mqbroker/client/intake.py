@@ -11,13 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.connection import Connection
 from mqbroker.base.time import At
 from mqbroker.client import inputs as given
 from mqbroker.client.effects import Effect, PauseReading, Write
 
-TURN_WORK: Final = 1500  # in units of amqp/work.py, which are about a microsecond each
+TURN_WORK: Final = 1500  # in units of amqp/frame_costs.py, which are about a microsecond each
 UNREAD_BYTES_MAX: Final = 256 << 10  # about one read; then the socket is not read until half of it is taken in
 UNHEARD_BYTES_MAX: Final = 1 << 20  # of answers to who does not read, before no more is taken in
 
@@ -93,7 +93,7 @@ class Intake(ABC):
         """Act on what happened. Links of what is over are the application's own: they are handed back at once."""
         self.handle_events()
         while (connection := self._connection) is not None and connection.is_parting:
-            left, connection.allowance = connection.allowance, work.PARTED_LINK
+            left, connection.allowance = connection.allowance, frame_costs.PARTED_LINK
             connection.receive(b"", self.handle_events)
             connection.allowance = left
             self.handle_events()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CREDIT: Final = 10
 LIST_BYTES_MAX: Final = 64 << 10
-LIST_BYTES_SHIFT: Final = 2  # so many bytes of a list, as a power of two, are a unit of amqp/work.py
+LIST_BYTES_SHIFT: Final = 2  # so many bytes of a list, as a power of two, are a unit of amqp/frame_costs.py
 
 
 class TopologyFeed:

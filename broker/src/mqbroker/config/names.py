@@ -1,7 +1,7 @@
 """Names of options and tables, as far as whoever compares or tells of them has to know: without any model.
 
-The models need a library that is as large as all else that a broker imports (app/apart.py), so what serves messages
-knows this module, `slices.py` and `compare.py`, and none that declares options.
+The models need a library that is as large as all else that a broker imports (app/forked_work.py), so what serves
+messages knows this module, `slices.py` and `compare.py`, and none that declares options.
 """
 
 from __future__ import annotations

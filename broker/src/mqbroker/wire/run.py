@@ -22,8 +22,8 @@ from typing import Final
 from mqbroker.base.value import Value
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_fault, section_of
 from mqbroker.wire.large_file import Large
-from mqbroker.wire.shape import TAG_SIZE_MAX, RunShape, shape_of
 from mqbroker.wire.traits import PLAIN, Traits
+from mqbroker.wire.transfer_shape import TAG_SIZE_MAX, RunShape, shape_of
 
 COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
 CACHE_SIZE_MAX: Final = 1024

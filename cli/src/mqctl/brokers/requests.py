@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import complete
+from mqctl import completion
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -30,7 +30,7 @@ class AskOptions(ReaderOptions, NodeCommandOptions):
     """Which nodes are asked, of commands that only look."""
 
     host: Annotated[
-        str, typer.Option(help="Only this node: a host, or host/instance.", autocompletion=complete.nodes)
+        str, typer.Option(help="Only this node: a host, or host/instance.", autocompletion=completion.nodes)
     ] = ""
 
 
@@ -41,7 +41,7 @@ class ActOptions(ReaderOptions, NodeCommandOptions):
     host: Annotated[
         str,
         typer.Option(
-            help="The node: a host, or host/instance; needed where there are several.", autocompletion=complete.nodes
+            help="The node: a host, or host/instance; needed where there are several.", autocompletion=completion.nodes
         ),
     ] = ""
 

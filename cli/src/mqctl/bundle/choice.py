@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import complete
+from mqctl import completion
 from mqctl.bundle.find import bundle_folder
 from mqctl.declare import InventoryOptions
 from mqctl.inventory import InventoryCluster
@@ -23,7 +23,9 @@ class BundleOptions(InventoryOptions):
     ] = ""
     limit: Annotated[
         str,
-        typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
+        typer.Option(
+            help="Only these hosts; names or wildcards, separated by commas.", autocompletion=completion.hosts
+        ),
     ] = ""
 
 

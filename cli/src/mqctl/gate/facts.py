@@ -12,7 +12,7 @@ from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.gate.losses import UNASKED, Gossip, Standing
 from mqctl.nodes import Node, open_admin
-from mqctl.scaledown.looks import SERVES, show
+from mqctl.scaledown.cluster_look import SERVES, show
 from mqctl.world import World
 
 _Answer = TypeVar("_Answer")

@@ -14,7 +14,7 @@ from typing import Any
 import ansible_runner  # type: ignore[import-untyped]
 
 from mqctl.errors import UsageError
-from mqctl.opaque import open_names
+from mqctl.opaque_values import open_names
 from mqctl.playbook.events import reason_of
 from mqctl.playbook.place import run_folder
 from mqctl.playbook.run import ansible_environment

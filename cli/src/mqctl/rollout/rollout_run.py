@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.verification import verify
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.bundle.manifest import read
@@ -164,7 +164,7 @@ def show_and_ask(world: World, options: RollingOptions, cluster: InventoryCluste
         question = (
             f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
         )
-        confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
+        confirmation.yes(world, question, is_sure=options.yes or bool(options.plan))
 
 
 def inputs_of(

@@ -20,7 +20,7 @@ from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, open_admin
 from mqctl.output import counted
-from mqctl.scaledown import looks
+from mqctl.scaledown import cluster_look
 from mqctl.scaledown.plan import told
 from mqctl.world import World
 
@@ -101,7 +101,7 @@ class DrainFollower:
         """Over the session of the look before; where that is broken, over a new one at the next look."""
         session = self._sessions.pop(node.name, None) or open_admin(self.world, node)
         try:
-            answer = looks.show(session)
+            answer = cluster_look.show(session)
         except CommandError:
             session.close()
             raise

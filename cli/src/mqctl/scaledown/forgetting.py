@@ -10,7 +10,7 @@ from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, open_admin
 from mqctl.output import counted
-from mqctl.scaledown.looks import NOT_FOUND
+from mqctl.scaledown.cluster_look import NOT_FOUND
 from mqctl.world import World
 
 AGAIN_S: Final = 0.5

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.cluster_look import NodeLook
 
 NAMES_MAX: Final = 20  # queues that are named in one sentence
 

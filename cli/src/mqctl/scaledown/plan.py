@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqctl.errors import CommandError
 from mqctl.output import Column
-from mqctl.scaledown.looks import CORDONED, LEAVES, SERVES, NodeLook
+from mqctl.scaledown.cluster_look import CORDONED, LEAVES, SERVES, NodeLook
 
 COLUMNS: Final = (
     Column("host"),

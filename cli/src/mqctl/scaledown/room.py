@@ -16,7 +16,7 @@ from typing import Any, Final
 from mqctl.admin import AdminClient
 from mqctl.nodes import open_admin
 from mqctl.output import counted
-from mqctl.scaledown.looks import NodeLook
+from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.plan import DrainPlan
 from mqctl.world import World
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.overdue import LOOKS_PER_MS
 from mqbroker.core.address.permissions import BROKER
@@ -66,7 +66,7 @@ def counts(stage: Stage) -> tuple[int, int]:
 def test_messages_that_expire_at_once_leave_piece_by_piece(said: dict[str, dict[str, str]]) -> None:
     stage = stage_with(said)
     publish(stage, expiring(COUNT))
-    piece = ALONE_WORK // (work.MADE_ANEW if said else work.DROPPED) + 1
+    piece = ALONE_WORK // (frame_costs.MADE_ANEW if said else frame_costs.DROPPED) + 1
     stage.now_ns += HOUR_MS * NS_PER_MS
     left = COUNT
     while stage.turn().more:
@@ -84,8 +84,8 @@ def test_few_leave_in_a_piece_where_diverts_make_many_copies_of_each() -> None:
     stage = Stage(replace(options_with(address_settings=TO_EXPIRY), diverts=tuple(ways)))
     for name in ("orders", "expired", "b", "c"):
         stage.admin("queue-create", name=name)
-    each = work.MADE_ANEW + work.FOLLOWED * stage.broker.store.diverts.copies_of("expired")
-    assert each > 2 * work.MADE_ANEW
+    each = frame_costs.MADE_ANEW + frame_costs.FOLLOWED * stage.broker.store.diverts.copies_of("expired")
+    assert each > 2 * frame_costs.MADE_ANEW
     publish(stage, expiring(COUNT // 4))
     stage.now_ns += HOUR_MS * NS_PER_MS
     left = COUNT // 4
@@ -139,7 +139,7 @@ def test_scheduled_messages_whose_time_comes_at_once_come_piece_by_piece() -> No
     stage.now_ns += HOUR_MS * NS_PER_MS
     came = 0
     while stage.turn().more:
-        assert counts(stage)[1] - came <= ALONE_WORK // work.SCHEDULED + 1
+        assert counts(stage)[1] - came <= ALONE_WORK // frame_costs.SCHEDULED + 1
         came = counts(stage)[1]
     assert counts(stage) == (COUNT, COUNT)
 
@@ -170,7 +170,7 @@ def test_what_is_in_the_way_of_a_consumer_is_dropped_piece_by_piece() -> None:
     stage.give(given.BytesReceived(conn, frames.flow(1, 10)))
     left = COUNT + 1
     while stage.turn().more:
-        most = DROPPED_MAX + ALONE_WORK // work.DROPPED + 1
+        most = DROPPED_MAX + ALONE_WORK // frame_costs.DROPPED + 1
         assert left - counts(stage)[0] <= most
         left = counts(stage)[0]
     assert counts(stage) == (1, 0)

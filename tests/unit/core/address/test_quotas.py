@@ -14,7 +14,7 @@ from mqbroker.config.declarations.options import BrokerFile, to_slices
 from mqbroker.config.users import make_verifier
 from mqbroker.core.store.store import Store
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.seldom import KEYS_MAX, PERIOD_NS
+from mqbroker.node.values.repeated_notices import KEYS_MAX, PERIOD_NS
 from mqbroker.wire.performatives import Open
 
 from tests.golden.conversation import Conversation, ScriptStage

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.core.address import wildcards
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX
@@ -203,7 +203,7 @@ def test_who_has_addresses_compared_takes_turns(*, is_reversed: bool) -> None:
         steps.append(len(stage.batches) - before)
         if count:
             asked = 2 if is_reversed else 1  # whether it is one too many, where there are that many at all
-            assert stage.broker.store.wildcards.work < (count + 200) * len(names) * work.COMPARED * asked
+            assert stage.broker.store.wildcards.work < (count + 200) * len(names) * frame_costs.COMPARED * asked
     assert steps[1] >= steps[0] + 5, steps
 
 
@@ -226,12 +226,12 @@ def test_names_that_are_passed_over_are_charged_too() -> None:
     for number in range(1_000):
         store.make_address(f"b.{number}", BROKER)
     store.make_address("a.#", BROKER)
-    assert store.wildcards.work >= (1_000 >> wildcards.PASSED_SHIFT) * work.COMPARED
+    assert store.wildcards.work >= (1_000 >> wildcards.PASSED_SHIFT) * frame_costs.COMPARED
     for number in range(1_000):
         store.make_address(f"c.{number}.*", BROKER)
     before = store.wildcards.work
     store.make_address("d.e", BROKER)
-    assert store.wildcards.work - before >= (1_000 >> wildcards.PASSED_SHIFT) * work.COMPARED
+    assert store.wildcards.work - before >= (1_000 >> wildcards.PASSED_SHIFT) * frame_costs.COMPARED
 
 
 def test_an_address_that_was_deleted_and_made_again_matches_again() -> None:

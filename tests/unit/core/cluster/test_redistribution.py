@@ -12,7 +12,7 @@ from mqbroker.wire.sections import build_message
 
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
-from tests.unit.core.address.test_remains import STEP_BYTECODES
+from tests.unit.core.address.test_purged_messages import STEP_BYTECODES
 from tests.unit.core.queue.test_memory import run_of
 from tests.unit.core.queue.test_queue import Taker
 from tests.unit.core.store.test_store import restart, send, take

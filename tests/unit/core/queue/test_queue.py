@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mqbroker.core.queue.dispatch import DROPPED_MAX
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 from mqbroker.wire.run import FrameLayout, Run, single
 
 from tests.support.values import replaced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster.queue_observer import QueueObserver
@@ -125,7 +125,7 @@ def test_a_ring_that_is_made_much_smaller_shrinks_piece_by_piece_and_gives_what_
     left, steps = ring.ready_count, 0
     while stage.turn().more or stage.pending:
         stage.sync()
-        assert left - ring.ready_count <= 2 * (ALONE_WORK // work.DROPPED + 1)
+        assert left - ring.ready_count <= 2 * (ALONE_WORK // frame_costs.DROPPED + 1)
         left, steps = ring.ready_count, steps + 1
         assert ring.ready_count == 2 + ring.excess_count
         if steps == 3:

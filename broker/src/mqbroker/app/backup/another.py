@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.stored_tables import kinds_in
 from mqbroker.core.cluster import cordon, scale_down
 from mqbroker.journal.recovered import Recovered
 

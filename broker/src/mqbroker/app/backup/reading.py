@@ -12,7 +12,7 @@ from typing import Final
 
 from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, QueueContents
 from mqbroker.base.errors import ConfigFault, StorageFault
-from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.stored_tables import kinds_in
 from mqbroker.core.cluster.id_digest import NO_IDS
 from mqbroker.core.queue.large import fault_of
 from mqbroker.core.store.journal_export import large_runs, rows_of

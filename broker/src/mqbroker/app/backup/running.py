@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mqbroker import __version__
-from mqbroker.app.asking import LocalAdmin
+from mqbroker.app.admin_requests import LocalAdmin
 from mqbroker.app.backup import reading
 from mqbroker.app.backup.manifest import BackupManifest, CopiedFile, id_of, large_name, segment_name
 from mqbroker.base.errors import ConfigFault

@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any
 
-from mqbroker.app import asking, source
+from mqbroker.app import admin_requests, source
 from mqbroker.base.text import safe_json
 
 READ_BYTES = 1 << 16
@@ -28,7 +28,7 @@ def add_parser(subparsers: Any) -> None:
         help="send requests to the running broker of this host",
         description="Send requests to the running broker of this host. Exit code: 0 done, 1 refused or not running.",
     )
-    asking.add_arguments(parser)
+    admin_requests.add_arguments(parser)
     parser.add_argument("--stdio", action="store_true", help="carry JSON lines between stdin, stdout and the broker")
     parser.add_argument("operation", nargs="?", help="one operation, for example `status`; `operations` lists them all")
     parser.add_argument(
@@ -46,17 +46,17 @@ def run(args: argparse.Namespace) -> int:
         source.say(f"mqbroker admin: {fault}", to_errors=True)
         return 2
     if not args.stdio:
-        answer = asking.ask(args, args.operation, arguments)
+        answer = admin_requests.ask(args, args.operation, arguments)
         if answer is not None:
             print(safe_json(json.dumps(answer.result, indent=2)))
         return 1 if answer is None else 0
-    path = asking.path_of(args)
+    path = admin_requests.path_of(args)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(path)
             return _bridge(sock)
     except OSError as fault:
-        source.say(asking.unreachable(path, args, fault), to_errors=True)
+        source.say(admin_requests.unreachable(path, args, fault), to_errors=True)
         return 1
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mqbroker.app import asking, exits, source
+from mqbroker.app import admin_requests, exits, source
 from mqbroker.app.backup import transfer
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.manifest import BackupManifest
@@ -56,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for action in (create, receive, list_, verify, prune, restore, give):
         action.add_argument("folder", type=Path, metavar="DIRECTORY", help="folder of backups")
     for action in (create, send):
-        asking.add_arguments(action)
+        admin_requests.add_arguments(action)
         action.add_argument(
             "--bytes-per-second", type=_count, default=0, metavar="N", help="read no faster (0: at will)"
         )
@@ -281,7 +281,7 @@ def _check_owner(directory: Path, options: Path) -> None:
 
 @contextlib.contextmanager
 def _running(args: argparse.Namespace) -> Iterator[RunningNode]:
-    session = asking.LocalAdmin(args)
+    session = admin_requests.LocalAdmin(args)
     try:
         yield RunningNode(session, args.hold_minutes * MS_PER_MINUTE, Throttle(args.bytes_per_second))
     finally:

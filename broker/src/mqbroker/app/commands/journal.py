@@ -23,7 +23,7 @@ from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.text import safe_json
 from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import JournalOptions
-from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.stored_tables import kinds_in
 from mqbroker.core.queue.large import DIRECTORY, fault_of
 from mqbroker.core.store.exported_bodies import Read
 from mqbroker.core.store.journal_export import large_runs, rows_of

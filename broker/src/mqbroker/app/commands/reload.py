@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mqbroker.app import asking, exits, source
+from mqbroker.app import admin_requests, exits, source
 from mqbroker.base.text import safe_json
 
 OPERATION = "config-reload"
@@ -25,13 +25,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Have the running broker of this host read its options, users and certificates again, all or "
         "nothing. Exit code: 0 taken, 1 refused, with every reason on standard error, or not running.",
     )
-    asking.add_arguments(parser)
+    admin_requests.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask the running broker to read its files again; the exit code."""
-    answer = asking.ask(args, OPERATION, {})
+    answer = admin_requests.ask(args, OPERATION, {})
     if answer is None:
         return exits.FAILED
     if args.json:

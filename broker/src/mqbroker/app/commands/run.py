@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mqbroker.admin.operations import perform
 from mqbroker.app import exits, source
-from mqbroker.app.apart import apart
+from mqbroker.app.forked_work import apart
 from mqbroker.app.reloading import Reloading
 from mqbroker.base.errors import ConfigFault, StorageFault, Unusable
 from mqbroker.base.time import NS_PER_MS, At

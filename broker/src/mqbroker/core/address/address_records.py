@@ -16,7 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor
 from mqbroker.core.address.quotas import ADDRESSES
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.queue.kinds import check_name
 
 if TYPE_CHECKING:

@@ -71,7 +71,8 @@ class AddressStore(ABC):
 
     @abstractmethod
     def target_for(self, target: str, actor: Actor | None, wanted: str = "") -> Address:
-        """Where messages go that name their target, and what is wanted there (ways.py), themselves. Raises Refused."""
+        """Where messages go that name their target, and what is wanted there (routing_demands.py), themselves. Raises
+        Refused."""
 
     @abstractmethod
     def queue_for(self, name: str, actor: Actor | None) -> Queue:

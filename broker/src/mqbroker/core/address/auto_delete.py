@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import BROKER
@@ -52,16 +52,16 @@ class AutoDelete:
     def settings_changed(self) -> Iterator[int]:
         """Queues and addresses that were to stay may go now, or sooner; their time counts from now on at the latest.
 
-        Each is a piece, and yields what it cost, in units of amqp/work.py.
+        Each is a piece, and yields what it cost, in units of amqp/frame_costs.py.
         """
         for queue in list(self._store.queues.values()):
             if queue.is_used and not queue.consumers and not queue.is_deleted:
                 self.left(queue, before_ms=queue.idle_until_ms)
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
         for address in list(self._store.addresses.values()):
             if address.is_empty and not address.due_ns:
                 self.vacated(address)
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
 
     def restored(self, queue: Queue) -> None:
         """A queue of an earlier run of the process, in which it was used as far as anybody knows."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressOptions, QueueOptions
@@ -74,21 +74,21 @@ class DeployedAddresses:
     def apply(self, options: tuple[AddressOptions, ...]) -> Iterator[tuple[int, list[str]]]:
         """Make and change, an address or a queue of it in each piece, on disk with the append of its step.
 
-        A piece yields what it cost, in units of amqp/work.py, and what could not be done, and why.
+        A piece yields what it cost, in units of amqp/frame_costs.py, and what could not be done, and why.
         """
         for one in options:
             try:
                 self._records.configure(one.name, tuple(each.lower() for each in one.routing_types))
             except Refused as refused:
-                yield work.DECLARED, [f"address {one.name!r}: {refused.description}"]
+                yield frame_costs.DECLARED, [f"address {one.name!r}: {refused.description}"]
                 continue
-            yield work.DECLARED, []
+            yield frame_costs.DECLARED, []
             for routing, _, queue in _numbered(one):
                 try:
                     remarks = self._queue(one.name, routing, queue)
                 except Refused as refused:
                     remarks = [f"queue {queue.name!r}: {refused.description}"]
-                yield work.DEPLOYED, remarks
+                yield frame_costs.DEPLOYED, remarks
 
     def _queue(self, address: str, routing: str, options: QueueOptions) -> list[str]:
         kind = self._kind(address, routing, options)

@@ -48,7 +48,7 @@ class DivertWay(NamedTuple):
     missing: str = ""
 
 
-class Stop(NamedTuple):
+class Waypoint(NamedTuple):
     """Where a message gets: to an address, or to one queue of it alone, of which only exclusive diverts take it."""
 
     name: str
@@ -88,7 +88,7 @@ class Diverts:
         self._depth = 0
         self.followed_total = 0  # times that a divert was followed, by looks too
         self.at: dict[str, list[Divert]] = {}
-        self._passes_of: dict[Stop, dict[Stop, int]] = {}  # where somebody asked: how often one gets where
+        self._passes_of: dict[Waypoint, dict[Waypoint, int]] = {}  # where somebody asked: how often one gets where
         for one in options:
             only = one.routing_type.lower()
             divert = Divert(
@@ -123,7 +123,7 @@ class Diverts:
 
         Messages of one run follow them together, or each by itself where filters or their shape take them apart.
         """
-        return sum(self._passes(_stop_of(target)).values())
+        return sum(self._passes(_waypoint_of(target)).values())
 
     def width_of(self, target: str, *, is_moved: bool = False) -> int:
         """What it costs that one message is sent there, in copies: diverts that it follows, addresses with wildcards
@@ -131,30 +131,30 @@ class Diverts:
 
         `is_moved`: by the broker, so that the address itself gives those with wildcards none.
         """
-        stop = _stop_of(target)
-        beyond = sum(times * (1 + self._width_at(each)) for each, times in self._passes(stop).items())
-        return self._width_at(stop, is_moved=is_moved) + beyond
+        waypoint = _waypoint_of(target)
+        beyond = sum(times * (1 + self._width_at(each)) for each, times in self._passes(waypoint).items())
+        return self._width_at(waypoint, is_moved=is_moved) + beyond
 
-    def _width_at(self, stop: Stop, *, is_moved: bool = False) -> int:
-        address = self._store.addresses.get(stop.name)
-        if address is None or stop.is_alone:
+    def _width_at(self, waypoint: Waypoint, *, is_moved: bool = False) -> int:
+        address = self._store.addresses.get(waypoint.name)
+        if address is None or waypoint.is_alone:
             return 0
         wildcards = () if is_moved else address.wildcards
         queues_count = len(address.multicast) + sum(len(each.multicast) for each in wildcards)
         return len(wildcards) + queues_count // QUEUES_PER_COPY
 
-    def _passes(self, stop: Stop) -> dict[Stop, int]:
+    def _passes(self, waypoint: Waypoint) -> dict[Waypoint, int]:
         """How often one message gets where over diverts, COPIES_MAX times together."""
-        if stop.name not in self.at:
+        if waypoint.name not in self.at:
             return {}
-        if stop not in self._passes_of:
+        if waypoint not in self._passes_of:
             LOOK.has_touched = True
-            self._passes_of[stop] = self._count(stop)
-        return self._passes_of[stop]
+            self._passes_of[waypoint] = self._count(waypoint)
+        return self._passes_of[waypoint]
 
-    def _count(self, stop: Stop) -> dict[Stop, int]:
-        passes: dict[Stop, int] = {}
-        left, count = [(stop, frozenset[str]())], 0
+    def _count(self, waypoint: Waypoint) -> dict[Waypoint, int]:
+        passes: dict[Waypoint, int] = {}
+        left, count = [(waypoint, frozenset[str]())], 0
         while left:
             place, passed = left.pop()
             for divert in self.at.get(place.name, ()):
@@ -163,7 +163,7 @@ class Diverts:
                 if count >= COPIES_MAX:
                     return passes
                 count += 1
-                there = _stop_of(divert.target)
+                there = _waypoint_of(divert.target)
                 passes[there] = passes.get(there, 0) + 1
                 left.append((there, passed | {divert.name}))
         return passes
@@ -298,9 +298,9 @@ class Diverts:
         return store.address_for(divert.target, BROKER, anycast=divert.only == ANYCAST)
 
 
-def _stop_of(target: str) -> Stop:
+def _waypoint_of(target: str) -> Waypoint:
     name, qualified, _ = target.partition(FULLY_QUALIFIED)
-    return Stop(name, bool(qualified))
+    return Waypoint(name, bool(qualified))
 
 
 def _drop_or_let_in(address: Address, count: int) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX, TEMPORARY_PREFIX
@@ -175,7 +175,7 @@ class Duplicates:
                 self._vacant[address] = known._replace(until_ns=until_ns)
                 heappush(self._deadlines, (until_ns, address))
                 self._plan()
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
 
     def _leave_vacant(self, address: str) -> None:
         LOOK.has_touched = True

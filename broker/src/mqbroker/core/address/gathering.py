@@ -18,7 +18,7 @@ from mqbroker.wire.run import CANONICAL_SIZE, Run, joined
 if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore
 
-PostTarget = tuple[str, str]  # the target of messages, and what their sender wants there (ways.py)
+PostTarget = tuple[str, str]  # the target of messages, and what their sender wants there (routing_demands.py)
 GatheredPost = tuple[PostTarget, Run]
 
 COUNT_MAX: Final = 256  # messages of a run; to make it of them is done in one go

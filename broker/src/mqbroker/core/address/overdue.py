@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import EXPIRED
 from mqbroker.core.queue.kinds import RETROACTIVE
@@ -44,37 +44,37 @@ class Overdue:
         self._queues[queue] = None
 
     def go_on(self, work_max: int) -> None:
-        """About so much of it, in units of amqp/work.py."""
+        """About so much of it, in units of amqp/frame_costs.py."""
         queues, left = self._queues, work_max
         LOOK.has_touched = True
         while queues and left > 0:
             queue = next(iter(queues))
             del queues[queue]
             if not queue.is_deleted:
-                left = self._piece(queue, left - work.DUE)
+                left = self._piece(queue, left - frame_costs.DUE)
 
     def _piece(self, queue: Queue, left: int) -> int:
         """Of one queue; what is left of the work of the step."""
         store, now_ms = self._store, self._store.at.wall_ms
-        left -= queue.bring_scheduled(now_ms, left // work.SCHEDULED + 1) * work.SCHEDULED
+        left -= queue.bring_scheduled(now_ms, left // frame_costs.SCHEDULED + 1) * frame_costs.SCHEDULED
         if left > 0 and queue.begin_expiring(now_ms):
             left = self._expire(queue, left)
         if left > 0:
-            left -= queue.overflow(left // work.DROPPED + 1) * work.DROPPED
+            left -= queue.overflow(left // frame_costs.DROPPED + 1) * frame_costs.DROPPED
         if queue.expiring_from >= 0 or queue.is_schedule_due(now_ms) or queue.excess_count:
             LOOK.has_touched = True
             self._queues[queue] = None
             store.changed(queue)
             return left
         self._auto_delete.look(queue)
-        return left - work.DELETED * queue.is_deleted
+        return left - frame_costs.DELETED * queue.is_deleted
 
     def _expire(self, queue: Queue, left: int) -> int:
         """Take what has expired out of the queue, from where the last piece ended."""
         target = self._store.settings.of(queue.kind.address).expiry_address
         is_moved = bool(target) and queue.kind.routing != RETROACTIVE
         width = self._store.diverts.width_of(target, is_moved=True) if is_moved else 0
-        each = work.MADE_ANEW + work.FOLLOWED * width if is_moved else 0
+        each = frame_costs.MADE_ANEW + frame_costs.FOLLOWED * width if is_moved else 0
         LOOK.has_touched = True
         for segment in queue.backlog.from_rank(queue.expiring_from):
             while queue.expiring_from < segment.rank + segment.n:
@@ -97,7 +97,7 @@ class Overdue:
             count = min(count, moved_max or count)
             queue.gone.append((EXPIRED, queue.backlog.take_at(first, count)))
             queue.expiring_from = first + count
-            return 1 + (moved_work * count if moved_max else work.DROPPED)
+            return 1 + (moved_work * count if moved_max else frame_costs.DROPPED)
         elif queue.handed_over is not None:
             part = part.part(part.start, queue.handed_over.awaited_count(part.first_id, part.n))
         queue.vain_looks += 1

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.matching import ANY_WORD, ANY_WORDS, DELIMITER, matches
@@ -48,7 +48,8 @@ class WildcardPattern(NamedTuple):
 class Wildcards:
     """Which addresses match which; `Address.wildcards` has for each where its messages go as well.
 
-    `work` counts what that cost so far, in units of amqp/work.py, so that it can be charged to whoever caused it.
+    `work` counts what that cost so far, in units of amqp/frame_costs.py, so that it can be charged to whoever caused
+    it.
     """
 
     def __init__(self, store: AddressStore) -> None:
@@ -84,7 +85,7 @@ class Wildcards:
         """Those of these addresses that match."""
         near = [other for other in addresses if other.name.startswith(pattern.stem)]
         LOOK.has_touched = True
-        self.work += (len(near) + (len(self._plain) >> PASSED_SHIFT)) * work.COMPARED
+        self.work += (len(near) + (len(self._plain) >> PASSED_SHIFT)) * frame_costs.COMPARED
         return [other for other in near if matches(pattern.words, other.name.split(DELIMITER))]
 
     def _matched(self, name: str) -> list[Address]:
@@ -96,7 +97,7 @@ class Wildcards:
             (address, pattern.words) for address, pattern in self._patterns.items() if name.startswith(pattern.stem)
         ]
         LOOK.has_touched = True
-        self.work += (len(near) + (len(self._patterns) >> PASSED_SHIFT)) * work.COMPARED
+        self.work += (len(near) + (len(self._patterns) >> PASSED_SHIFT)) * frame_costs.COMPARED
         return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
@@ -113,7 +114,7 @@ class Wildcards:
         """What came to an address comes to one with wildcards that it matches. True: as `Store.publish`."""
         meter = wildcard.meter
         LOOK.has_touched = True
-        self.work += work.COPIED
+        self.work += frame_costs.COPIED
         if meter is not None and meter.drops and not meter.takes(1):
             meter.refused(run.count)
             return False

@@ -3,8 +3,8 @@
 The source numbers its messages, and sends again what it has no answer for. The ranges of ids that have arrived from
 each of its queues are kept with the messages, in the same append, as ids of duplicate detection are, and under a name
 that no address has. The last IDS_MAX messages of a source are enough, because it holds back so that only those may come
-again (core/queue/handed_over.py). One id under two marks (core/cluster/marks.py) is two messages, so each mark of a
-source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md,
+again (core/queue/unanswered_forwards.py). One id under two marks (core/cluster/marks.py) is two messages, so each mark
+of a source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md,
 docs/adr/0015-handed-over.md."""
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.cluster.id_digest import NO_IDS, PACKED_SIZE_BYTES, IdDigest
 from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.handed_over import WINDOW
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.times import expires_ms
+from mqbroker.core.queue.unanswered_forwards import WINDOW
 from mqbroker.wire.parts import part_of, parts_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.journal.records import as_json
 

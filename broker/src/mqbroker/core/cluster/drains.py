@@ -16,8 +16,8 @@ from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.cluster.heard_by_link import HeardByLink
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue import draining
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,9 +2,9 @@
 
 One queue for each set of bindings of one address and one target that messages go to together: its attributes, which the
 journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable, paged,
-expiring by the settings of the address unless the target may have the message (core/queue/handed_over.py); only clients
-do not see them, and no message in them has a schedule of its own, because the time comes where the consumers are.
-Source: docs/adr/0012-cluster-connections.md."""
+expiring by the settings of the address unless the target may have the message (core/queue/unanswered_forwards.py); only
+clients do not see them, and no message in them has a schedule of its own, because the time comes where the consumers
+are. Source: docs/adr/0012-cluster-connections.md."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, RemoteBinding, cluster_name_of
 from mqbroker.core.cluster.scale_down import ScaleDown
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
 from mqbroker.core.queue.queue import Queue
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address

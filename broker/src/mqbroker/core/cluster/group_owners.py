@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.stored import list_in, text_in
+from mqbroker.core.address.stored_tables import list_in, text_in
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.stored import text_in
+from mqbroker.core.address.stored_tables import text_in
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore

@@ -15,14 +15,14 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.cluster.drains import number_of
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.draining import ID_END
-from mqbroker.core.queue.handed_over import WINDOW, HandedOver
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue.queue import Queue
+from mqbroker.core.queue.unanswered_forwards import WINDOW, HandedOver
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore

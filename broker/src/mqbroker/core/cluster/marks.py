@@ -15,7 +15,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.stored import text_in
+from mqbroker.core.address.stored_tables import text_in
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:

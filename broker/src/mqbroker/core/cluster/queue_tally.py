@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.journal.records import as_json

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.message_observer import MessageObserver
-from mqbroker.core.address.stored import unreadable
+from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.cluster.drains import number_of
 from mqbroker.core.cluster.held_back import HeldBack, kind_for, stored_in
 from mqbroker.core.cluster.queue_observer import QueueObserver

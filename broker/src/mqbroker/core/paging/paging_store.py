@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mqbroker.core.cluster.cluster_store import ClusterStore
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.remains import Remains
+    from mqbroker.core.address.purged_messages import Remains
     from mqbroker.core.paging.paging import Paging
     from mqbroker.core.queue.backlog import Segment
     from mqbroker.core.queue.large import LargeFiles

@@ -17,8 +17,8 @@ from mqbroker.core.queue.last_value import age, keyed, values
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.backlog import Backlog
-    from mqbroker.core.queue.handed_over import HandedOver
     from mqbroker.core.queue.kinds import QueueKind
+    from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 ID_END: Final = 1 << ID_BITS  # above the ids of all messages
 OVERFLOWED_MAX: Final = 100  # pieces that leave a ring at once; the rest follows by turns

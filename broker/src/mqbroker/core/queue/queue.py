@@ -20,7 +20,6 @@ from mqbroker.core.queue import draining
 from mqbroker.core.queue.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.queue.consumer import Client, Consumer
 from mqbroker.core.queue.dispatch import Dispatch
-from mqbroker.core.queue.handed_over import HandedOver
 from mqbroker.core.queue.id_ranges import IdRanges
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.last_value import keyed
@@ -29,6 +28,7 @@ from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import valid_ms
 from mqbroker.core.queue.pages import Pages
 from mqbroker.core.queue.redistributor import Redistributor
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 OVERFLOWED_MAX: Final = 100  # pieces that one segment which comes pushes out of a ring, if it has no more messages
 

@@ -33,7 +33,7 @@ from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
 from mqbroker.core.address.address_records import check_attributes, said_in
 from mqbroker.core.address.routes import PREFIX as ROUTES
 from mqbroker.core.address.routes import RouterRoute, keep, routes_of
-from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.stored_tables import kinds_in
 from mqbroker.core.cluster.arrivals import arrived_in
 from mqbroker.core.cluster.group_owners import pins_in
 from mqbroker.core.paging.recorded_messages import by_count, counts_by_queue, delivered_at_least, run_of

@@ -19,7 +19,7 @@ from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address, parts_by
 from mqbroker.core.address.permissions import BROKER
@@ -73,11 +73,11 @@ class Retroactive:
     def apply(self) -> Iterator[int]:
         """Other settings hold, or may do so since the last run of the process: rings shrink, grow and end.
 
-        Each address is a piece, and yields what it cost, in units of amqp/work.py.
+        Each address is a piece, and yields what it cost, in units of amqp/frame_costs.py.
         """
         for address in list(self._store.addresses.values()):
             self._apply(address)
-            yield work.DUE
+            yield frame_costs.DUE
 
     def _apply(self, address: Address) -> None:
         store = self._store

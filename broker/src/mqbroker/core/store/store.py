@@ -24,15 +24,15 @@ from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
+from mqbroker.core.address.fully_qualified import target_at
 from mqbroker.core.address.ingress import stamped
 from mqbroker.core.address.message_observer import MessageObserver
 from mqbroker.core.address.overdue import Overdue
 from mqbroker.core.address.permissions import DELETE, SEND, Actor
-from mqbroker.core.address.qualified import target_at
+from mqbroker.core.address.purged_messages import Remains
 from mqbroker.core.address.quotas import NOBODY, Quotas, maker_for
-from mqbroker.core.address.remains import Remains
 from mqbroker.core.address.settings import Settings
-from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.stored_tables import kinds_in
 from mqbroker.core.address.wildcard_names import has_wildcards
 from mqbroker.core.address.wildcards import Wildcards, reached
 from mqbroker.core.cluster.arrivals import Arrivals
@@ -180,7 +180,8 @@ class Store(PagingStore):
         self.permit(actor, SEND, target.partition(FULLY_QUALIFIED)[0])
 
     def target_for(self, target: str, actor: Actor | None, wanted: str = "") -> Address:
-        """Where messages go that name their target, and what is wanted there (ways.py), themselves. Raises Refused."""
+        """Where messages go that name their target, and what is wanted there (routing_demands.py), themselves. Raises
+        Refused."""
         return target_at(self, target, actor, wanted)
 
     def forget_address(self, name: str) -> None:

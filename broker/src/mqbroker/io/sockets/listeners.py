@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.io.files.in_force import digests_of
+from mqbroker.io.files.files_in_force import digests_of
 from mqbroker.io.loop.log import Log
 from mqbroker.io.sockets.connections import Connections, ListenerOrigin, TcpConnection, without_delay
 from mqbroker.io.sockets.tls import context_of, endings_of, files_of

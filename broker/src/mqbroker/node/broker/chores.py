@@ -20,7 +20,7 @@ class Chore(Protocol):
         """Whether there is something to do."""
 
     def go_on(self, work_max: int) -> None:
-        """A piece of about so much, in units of amqp/work.py."""
+        """A piece of about so much, in units of amqp/frame_costs.py."""
 
 
 class Chores:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.compare import ends
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 def deploy(broker: Broker, options: BrokerOptions, remarks: list[str]) -> Iterator[int]:
     """Bring it into force; the settings of addresses hold already.
 
-    Each piece yields what it cost, in units of amqp/work.py; what could not be done is added to `remarks`.
+    Each piece yields what it cost, in units of amqp/frame_costs.py; what could not be done is added to `remarks`.
     """
     _divert(broker, options)
     yield from broker.store.retroactive.apply()
     for gone in broker.store.deployed_addresses.gone(options.addresses):
         if gone is None:
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
         elif isinstance(gone, Address):
             yield from _delete_address(broker, gone)
         else:
@@ -72,7 +72,7 @@ def _delete_address(broker: Broker, address: Address) -> Iterator[int]:
     if broker.store.addresses.get(address.name) is address:
         evict_producers(broker, address, f"address {address.name!r} is gone from the configuration")
         broker.store.address_records.delete(address)
-    yield work.DECLARED
+    yield frame_costs.DECLARED
 
 
 def _delete_queue(broker: Broker, queue: Queue) -> Iterator[int]:
@@ -83,4 +83,4 @@ def _delete_queue(broker: Broker, queue: Queue) -> Iterator[int]:
         evict(broker, queue, why)
         broker.termini.end_queue(queue)
         broker.notice(Level.INFO, "queue-undeployed", queue=name, messages=count)
-    yield work.DEPLOYED
+    yield frame_costs.DEPLOYED

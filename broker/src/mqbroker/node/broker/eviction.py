@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address.address import Address
 from mqbroker.core.queue.queue import Queue
@@ -42,11 +42,12 @@ def lock(broker: Broker, queue: Queue, node_id: str) -> None:
 
 
 def evicted(queue: Queue, why: str) -> Iterator[int]:
-    """The same of those who consume by now, one after the other; yields what each cost, in units of amqp/work.py."""
+    """The same of those who consume by now, one after the other; yields what each cost, in units of
+    amqp/frame_costs.py."""
     for client in clients_of(queue):
         if client.is_there:
             client.end(DELETED, why)
-            yield work.REVOKED
+            yield frame_costs.REVOKED
 
 
 def evict_producers(broker: Broker, address: Address, why: str) -> None:

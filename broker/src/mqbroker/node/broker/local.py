@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Address
+from mqbroker.core.address.fully_qualified import queue_here
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.address.qualified import queue_here
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.node.amqp.links.message_admission import is_dropped
 from mqbroker.node.values.message_json import shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
-from mqbroker.node.values.seldom import Seldom
+from mqbroker.node.values.repeated_notices import Seldom
 
 if TYPE_CHECKING:
     from mqbroker.node.values.base_broker import BaseBroker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.permissions import Actor
-from mqbroker.node.values.seldom import Seldom
+from mqbroker.node.values.repeated_notices import Seldom
 
 if TYPE_CHECKING:
     from mqbroker.node.values.base_broker import BaseBroker

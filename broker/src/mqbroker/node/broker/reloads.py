@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config import compare
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
 
 
-AT_ONCE: Final = 150  # units of amqp/work.py, in the step in which the files come
+AT_ONCE: Final = 150  # units of amqp/frame_costs.py, in the step in which the files come
 WAITING_MAX: Final = 16  # reloads that administrators asked for and that are not done
 STOPS: Final = ("amqp:connection:forced", "config-reload: the broker stops")
 
@@ -125,7 +125,7 @@ class Reloads:
             self._broker.reply_error(files.request_id, *STOPS)
 
     def _taken(self, files: ReadFiles) -> Iterator[int]:
-        """Take it; each piece yields what it cost, in units of amqp/work.py."""
+        """Take it; each piece yields what it cost, in units of amqp/frame_costs.py."""
         broker, options, before = self._broker, files.options, self._broker.offered
         users = _users_compared(broker.accounts.users, files.users or {})
         if files.users is not None:
@@ -143,7 +143,7 @@ class Reloads:
             changed: list[dict[str, Any]] = []
             for piece in compare.taken_pieces(broker.options, before, options):
                 changed += [{"option": one.path, "old": one.old, "new": one.new} for one in piece]
-                yield work.DEPLOYED if piece else work.DECLARED
+                yield frame_costs.DEPLOYED if piece else frame_costs.DECLARED
             answer = {"changed": changed, "users": users, "restart": self._restarts(options), "remarks": remarks}
             self._answer(files.request_id, answer)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp.work import NO_BOUND
+from mqbroker.amqp.frame_costs import NO_BOUND
 from mqbroker.base.look import LOOK
 from mqbroker.node.cluster.departure.scale_down_at_stop import ASKED, LeavingAtStop
 from mqbroker.node.values.effects import DelayStop, Halt

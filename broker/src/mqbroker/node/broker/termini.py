@@ -15,8 +15,8 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
+from mqbroker.core.address.fully_qualified import queue_at
 from mqbroker.core.address.permissions import BROKER, BROWSE, CONSUME, DELETE, SEND
-from mqbroker.core.address.qualified import queue_at
 from mqbroker.core.cluster.cluster_bindings import bindings_at
 from mqbroker.core.queue.queue import Client, Queue
 from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import WorkDone
 from mqbroker.base.look import LOOK
 
@@ -63,10 +63,11 @@ class Ending:
         return True
 
     def _cost(self) -> int:
-        """Of the commit, in units of amqp/work.py: by its parts, and by bytes, since a part may be many messages."""
+        """Of the commit, in units of amqp/frame_costs.py: by its parts, and by bytes, since a part may be many
+        messages."""
         transaction = self.transaction
         parts_count = transaction.work.close() + transaction.enlisted_count
-        return parts_count * work.COMMITTED + (transaction.work.size_bytes >> work.BYTES_SHIFT)
+        return parts_count * frame_costs.COMMITTED + (transaction.work.size_bytes >> frame_costs.BYTES_SHIFT)
 
     def _piece(self) -> bool:
         """A piece of a rollback; False: there was none left."""
@@ -75,9 +76,9 @@ class Ending:
             return False
         LOOK.has_touched = True
         if transaction.enlisted:
-            connection.allowance -= max(transaction.restore_some(), 1) * work.ENLISTED
+            connection.allowance -= max(transaction.restore_some(), 1) * frame_costs.ENLISTED
         elif not transaction.work.is_empty:
-            connection.allowance -= transaction.work.give_up(GIVEN_UP_MAX) * work.MOVED
+            connection.allowance -= transaction.work.give_up(GIVEN_UP_MAX) * frame_costs.MOVED
         else:
             return False
         return True

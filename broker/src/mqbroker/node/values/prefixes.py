@@ -22,7 +22,7 @@ Terminus = TypeVar("Terminus", Source, Target)
 
 class TerminusPlace(NamedTuple):
     """An address, or `address::queue`, and what is wanted there: anycast, multicast, empty for any, or more than a
-    terminus can say (core/address/ways.py)."""
+    terminus can say (core/address/routing_demands.py)."""
 
     name: str
     routing: str = ""

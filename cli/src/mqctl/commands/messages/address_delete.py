@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -33,6 +33,6 @@ def run(world: World, options: Options) -> int:
     if not options.yes:
         address = act(world, node, "address-show", name=options.address)
         what = f"{len(address['queues'])} queues and {address['message_count']} messages"
-        confirm.yes(world, f"Delete address {options.address} of {node.name} with {what}?", is_sure=False)
+        confirmation.yes(world, f"Delete address {options.address} of {node.name} with {what}?", is_sure=False)
     answer = act(world, node, "address-delete", name=options.address, force=options.force)
     return report(world, options, node, Rows("mqctl.address-delete/1", COLUMNS, [answer]))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -39,7 +39,7 @@ def run(world: World, options: Options) -> int:
     """
     node = the_node(world, options)
     question = f"Move messages of queue {options.queue} of {node.name} to address {options.address}?"
-    confirm.yes(world, question, is_sure=options.yes)
+    confirmation.yes(world, question, is_sure=options.yes)
     answer = act(
         world, node, "messages-move", queue=options.queue, address=options.address, selector=options.selector or None,
         count_max=options.count,

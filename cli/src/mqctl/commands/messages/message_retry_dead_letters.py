@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -43,7 +43,7 @@ def run(world: World, options: Options) -> int:
     comes from a subscription that is gone, unless --to-address is said.
     """
     node = the_node(world, options)
-    confirm.yes(world, f"Send the dead letters of queue {options.queue} of {node.name} back?", is_sure=options.yes)
+    confirmation.yes(world, f"Send the dead letters of queue {options.queue} of {node.name} back?", is_sure=options.yes)
     answer = act(
         world,
         node,

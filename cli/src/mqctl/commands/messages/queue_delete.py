@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -44,7 +44,7 @@ def run(world: World, options: Options) -> int:
     if not options.yes:
         queue = act(world, node, "queue-show", name=options.queue)
         what = f"{queue['message_count']} messages and {queue['consumer_count']} consumers"
-        confirm.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
+        confirmation.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
     answer = act(
         world, node, "queue-delete", name=options.queue, force=options.force,
         store_and_forward=options.store_and_forward or None, configured=options.configured or None,

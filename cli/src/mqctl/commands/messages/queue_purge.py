@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -37,7 +37,7 @@ def run(world: World, options: Options) -> int:
     if not options.yes:
         count = act(world, node, "queue-show", name=options.queue)["message_count"]
         what = f"those of its {count} messages that match" if options.selector else f"{count} messages"
-        confirm.yes(world, f"Purge queue {options.queue} of {node.name}: drop {what}?", is_sure=False)
+        confirmation.yes(world, f"Purge queue {options.queue} of {node.name}: drop {what}?", is_sure=False)
     answer = act(
         world, node, "queue-purge", name=options.queue, selector=options.selector or None,
         store_and_forward=options.store_and_forward or None,

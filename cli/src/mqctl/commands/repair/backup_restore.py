@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mqctl import confirm, operation
+from mqctl import confirmation, operation
 from mqctl.brokers import backups
 from mqctl.brokers.backups import BackupFolderOptions, BackupStream, FolderArgument
 from mqctl.brokers.requests import only, the_only_node
@@ -128,7 +128,7 @@ def _is_of(what: str, node: Node) -> bool:
 
 
 def _ask(world: World, options: Options, node: Node) -> None:
-    confirm.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
+    confirmation.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
 
 
 def _written(world: World, options: Options, node: Node, receipt: backups.JsonRow) -> Exit:

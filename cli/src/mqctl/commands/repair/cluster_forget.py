@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import complete, confirm
+from mqctl import completion, confirmation
 from mqctl.brokers.node_names import called, names_of, node_id_of
 from mqctl.brokers.requests import PLACE, AskOptions, act, nodes_meant
 from mqctl.errors import CommandError
@@ -28,7 +28,7 @@ class Options(AskOptions):
         str,
         typer.Argument(
             help="The node that does not come back: its name (mqctl topology), or its id.",
-            autocompletion=complete.nodes,
+            autocompletion=completion.nodes,
         ),
     ]
     dead_letter: Annotated[
@@ -51,7 +51,7 @@ def run(world: World, options: Options) -> int:
     # Nobody expects an answer of the node that is gone.
     nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and called(node.name) == name)]
     whom = f"{name} ({node_id})" if name else node_id
-    confirm.yes(world, f"Have {counted(len(nodes), 'broker')} forget node {whom}?", is_sure=options.yes)
+    confirmation.yes(world, f"Have {counted(len(nodes), 'broker')} forget node {whom}?", is_sure=options.yes)
     rows: list[dict[str, Any]] = []
     for node, answer in on_each(nodes, lambda one: act(world, one, "cluster-forget", node_id=node_id, action=action)):
         if isinstance(answer, CommandError):

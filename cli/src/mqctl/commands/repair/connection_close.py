@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.requests import ActOptions, act, report, the_node
 from mqctl.errors import UsageError
 from mqctl.output import Column, Rows
@@ -35,6 +35,6 @@ def run(world: World, options: Options) -> int:
     said = [f"{name.replace('_', ' ')} {value}" for name, value in who.items() if value is not None]
     if len(said) != 1:
         raise UsageError("give one id, or --user, or --container-id", "mqctl connection list")
-    confirm.yes(world, f"Close the connections of {said[0]} on {node.name}?", is_sure=options.yes)
+    confirmation.yes(world, f"Close the connections of {said[0]} on {node.name}?", is_sure=options.yes)
     answer = act(world, node, "connection-close", **who)
     return report(world, options, node, Rows("mqctl.connection-close/1", COLUMNS, [answer]))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -19,7 +19,9 @@ from mqctl.operation import OperationScope, Resume, code_of, give_back, holding,
 from mqctl.output import Column, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import (
+from mqctl.scaledown.cluster_look import FAILED, LEAVES, SERVES, NodeLook, look_at
+from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
+from mqctl.scaledown.drain_start import (
     agree_to_turn,
     answering,
     begin,
@@ -31,9 +33,7 @@ from mqctl.scaledown.beginning import (
     tell_of_pauses,
     turned,
 )
-from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import FAILED, LEAVES, SERVES, NodeLook, look_at
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.plan import DrainPlan, plan_of, told
 from mqctl.world import World
 
@@ -130,7 +130,7 @@ def _agreed_to_keep(world: World, options: Options, leaver: Leaver, looks: list[
             f"{counted(len(lost), 'thing')} would not be served meanwhile: {'; '.join(lost)}; nothing was changed",
             "put that right, or --force, which gives it up for that time",
         )
-    confirm.yes(world, f"Send the clients of {leaver.host.name} elsewhere?", is_sure=options.yes)
+    confirmation.yes(world, f"Send the clients of {leaver.host.name} elsewhere?", is_sure=options.yes)
     return nodes
 
 
@@ -151,7 +151,7 @@ def _agreed(
             "put that right, or --force: what cannot move stays there",
         )
     names = ", ".join(sorted({one.name for one in plan.targets.values()}))
-    confirm.yes(world, f"Move everything of {leaver.host.name} to {names}?", is_sure=options.yes)
+    confirmation.yes(world, f"Move everything of {leaver.host.name} to {names}?", is_sure=options.yes)
     return plan
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm, operation
+from mqctl import confirmation, operation
 from mqctl.declare import InventoryOptions
 from mqctl.exits import Exit
 from mqctl.inventory_faults import checked
@@ -50,7 +50,7 @@ def run(world: World, options: Options) -> int:
         world.note(f"{name}: {operation.told(note)}")
     if not held:
         world.note(f"no operation holds a host of cluster {cluster.name} that could be asked")
-    confirm.yes(world, f"Give up what is under way in cluster {cluster.name}?", is_sure=options.yes)
+    confirmation.yes(world, f"Give up what is under way in cluster {cluster.name}?", is_sure=options.yes)
     note, faults = operation.give_up(world, cluster.hosts, found, UNAWAITED if options.no_wait else GIVEN_UP[0])
     for fault in faults.values():
         world.note(f"mqctl: {fault}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import complete, confirm, operation
+from mqctl import completion, confirmation, operation
 from mqctl.brokers.verification import verify
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError
@@ -41,7 +41,9 @@ class Options(ReaderOptions, InventoryOptions):
     ] = ""
     limit: Annotated[
         str,
-        typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
+        typer.Option(
+            help="Only these hosts; names or wildcards, separated by commas.", autocompletion=completion.hosts
+        ),
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     check: Annotated[
@@ -107,7 +109,7 @@ def run(world: World, options: Options) -> int:
         if options.check:
             return Exit.DONE if is_known and not faults else Exit.DEGRADED
         question = f"Take release {left} back on {counted(len(due), 'host')} of cluster {cluster.name}?"
-        confirm.yes(world, question, is_sure=options.yes)
+        confirmation.yes(world, question, is_sure=options.yes)
     variables = {"mq_rollback_from": left, "rollout_batch": batch, "mq_rollback_force": options.force}
     play = Play("rollback", variables, ",".join(one.name for one in due), mark=MARK, command=command)
     scope = OperationScope({one.name for one in due}, operation.numbers_of(notes), left, instead_of=followed)

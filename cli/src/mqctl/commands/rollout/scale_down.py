@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers import node_state
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
@@ -21,7 +21,10 @@ from mqctl.operation import OperationScope, code_of, holding, is_held_by, number
 from mqctl.output import Column, Format, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
-from mqctl.scaledown.beginning import (
+from mqctl.scaledown.cancellation import TakeBack, take_back
+from mqctl.scaledown.cluster_look import LEAVES, RESTS, NodeLook, look_at
+from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
+from mqctl.scaledown.drain_start import (
     agree_to_turn,
     begin,
     hindrances,
@@ -31,8 +34,7 @@ from mqctl.scaledown.beginning import (
     tell_of_pauses,
     turned,
 )
-from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
-from mqctl.scaledown.leaver import (
+from mqctl.scaledown.leaving_host import (
     Leaver,
     have_forgotten,
     keep,
@@ -44,9 +46,7 @@ from mqctl.scaledown.leaver import (
     stop,
     take_away,
 )
-from mqctl.scaledown.looks import LEAVES, RESTS, NodeLook, look_at
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
-from mqctl.scaledown.taking_back import TakeBack, take_back
 from mqctl.world import World
 
 SHOWN = (
@@ -134,7 +134,7 @@ def run(world: World, options: Options) -> int:
         return take_back(world, leavers, how)
     if options.purge and options.resume:
         named = ", ".join(options.hosts)
-        confirm.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
+        confirmation.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
     scope = OperationScope(seen={} if options.check else numbers(world, cluster))
     known = _planned(world, options, leavers[0])
     if options.check:
@@ -349,9 +349,9 @@ def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainP
         f"Move everything of {leaver.host.name} to {names}, and take {leaver.host.name} out of {leaver.cluster.name}?"
     )
     if options.purge and not options.resume:  # who resumes was asked that at the beginning
-        confirm.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
+        confirmation.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
     else:
-        confirm.yes(world, question, is_sure=options.yes)
+        confirmation.yes(world, question, is_sure=options.yes)
 
 
 def _that_answer(world: World, looks: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:

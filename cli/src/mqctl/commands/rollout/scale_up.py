@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.brokers.multicast import draw, probe
 from mqctl.bundle.choice import BundleOptions, bundle_of
 from mqctl.certificates.issuing import folder_of, make_missing
@@ -60,7 +60,7 @@ def run(world: World, options: Options) -> int:
             return _end(world, cluster, command, unseen) if options.resume else unseen
         _check_multicast(world, cluster, added, plan)
         names = ",".join(one.name for one in added)
-        confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
+        confirmation.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     changed = {host.name for host in added}
     missing = [one for one in plan.missing if one.node.host in changed]

@@ -9,8 +9,8 @@ import typer
 
 from mqctl.declare import InventoryOptions
 from mqctl.inventory_faults import checked
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.taking_back import TakeBack, take_back
+from mqctl.scaledown.cancellation import TakeBack, take_back
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.world import World
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served
@@ -53,7 +53,7 @@ def run(world: World, options: Options) -> int:
     if not options.check:
         require_served(world, cluster, [hosts], is_forced=options.force)
         question = f"Remove the brokers of {names} ({what})."
-        confirm.name(world, question, cluster.name, is_sure=options.yes)
+        confirmation.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
     # It removes no more where it goes on.
     command = typed(COMMAND, options.limit, *(["--data"] if options.data else []))

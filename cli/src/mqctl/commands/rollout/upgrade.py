@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm, operation
+from mqctl import confirmation, operation
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
@@ -116,7 +116,7 @@ def stop(world: World, options: Options, cluster: InventoryCluster) -> int:
     held = require_held(noted(world, cluster))
     for name, note in held.items():
         world.note(f"{name}: {operation.told(note)}")
-    confirm.yes(world, f"Stop the upgrade of cluster {cluster.name} where it is?", is_sure=options.yes)
+    confirmation.yes(world, f"Stop the upgrade of cluster {cluster.name} where it is?", is_sure=options.yes)
     _, faults = operation.give_up(world, cluster.hosts, held, STOP)
     for fault in faults.values():
         world.note(f"mqctl: {fault}")

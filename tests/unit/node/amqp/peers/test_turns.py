@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.amqp.peers import turns
 from mqbroker.node.amqp.peers.turns import ALONE_WORK, LOST_BESIDE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
@@ -298,7 +298,7 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     gone = [given.BytesReceived(conn, begun_and_ended(50_000)), given.Closed(conn, "connection lost")]
     batches = steps(stage, *gone, given.BytesReceived(other, frames.begun(1)))
     taken_in = frames.of_kind(b"".join(map(bytes, connection.out)), Begin)
-    assert 1 < len(taken_in) <= (LOST_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
+    assert 1 < len(taken_in) <= (LOST_WORK + TURN_WORK) // frame_costs.GENERAL[Begin] + 1
     assert conn not in stage.broker.peers
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
 
@@ -370,8 +370,10 @@ def test_a_fault_costs_as_what_it_is_answered_with(bad: bytes, answer: type) -> 
     before = connection.allowance
     connection.receive(bad)
     assert len(frames.of_kind(b"".join(map(bytes, connection.out)), answer)) == 1
-    named = work.GENERAL[Begin] if answer is Close else work.FLOW if answer is End else work.TRANSFER
-    assert before - connection.allowance >= named + (0 if answer is Close else work.OTHER)
+    named = (
+        frame_costs.GENERAL[Begin] if answer is Close else frame_costs.FLOW if answer is End else frame_costs.TRANSFER
+    )
+    assert before - connection.allowance >= named + (0 if answer is Close else frame_costs.OTHER)
 
 
 def test_who_is_lost_beside_others_that_wait_costs_less() -> None:
@@ -385,7 +387,7 @@ def test_who_is_lost_beside_others_that_wait_costs_less() -> None:
     before = len(frames.of_kind(b"".join(map(bytes, connection.out)), Begin))
     stage.broker.step([given.Closed(conn, "connection lost")], stage.at)
     taken_in = len(frames.of_kind(b"".join(map(bytes, connection.out)), Begin)) - before
-    assert 1 < taken_in <= (LOST_BESIDE_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
+    assert 1 < taken_in <= (LOST_BESIDE_WORK + TURN_WORK) // frame_costs.GENERAL[Begin] + 1
     assert conn not in stage.broker.peers
 
 
@@ -446,7 +448,7 @@ def test_those_that_are_behind_have_their_turns_one_after_the_other_within_the_w
         stage.broker.step([], stage.at)
         moved = [was - each.unread_bytes for was, each in zip(before, connections, strict=True)]
         flows = sum(moved) // len(frames.flow(None, 0, echo=True))
-        assert 0 < flows * work.FLOW <= ALONE_WORK + TURN_WORK
+        assert 0 < flows * frame_costs.FLOW <= ALONE_WORK + TURN_WORK
         for conn, size in zip(conns, moved, strict=True):
             turns[conn] += size > 0
         assert max(turns.values()) - min(turns.values()) <= 1

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.frame_costs import COPIED
 from mqbroker.amqp.links import RUN_MAX
-from mqbroker.amqp.work import COPIED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.address.diverts import COPIES_MAX
-from mqbroker.core.address.ways import AMONG, FOUND, is_content
+from mqbroker.core.address.routing_demands import AMONG, FOUND, is_content
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.links.message_admission import admitted
 from mqbroker.node.amqp.links.refusals import refuse_run
@@ -116,7 +116,7 @@ class AddressEnd:
 
     @property
     def _wanted(self) -> str:
-        """What the sender wants there, as in core/address/ways.py."""
+        """What the sender wants there, as in core/address/routing_demands.py."""
         if self._routing == MULTICAST:
             return MULTICAST if self._is_alone else AMONG
         return FOUND if self._had_queue and not self._routing else self._routing

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.queue.queue import Client, Queue
@@ -99,11 +99,11 @@ class SlowConsumers:
         self._broker.timers.add(watch)
 
     def watch_all(self) -> Iterator[int]:
-        """Settings have changed. Each queue is a piece, and yields what it cost, in units of amqp/work.py."""
+        """Settings have changed. Each queue is a piece, and yields what it cost, in units of amqp/frame_costs.py."""
         for queue in list(self._broker.store.queues.values()):
             if queue.consumers:
                 self.watch(queue)
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
 
     def forget(self, queue: Queue) -> None:
         """The queue has no consumers to check any more."""

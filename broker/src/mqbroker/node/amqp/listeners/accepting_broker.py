@@ -14,7 +14,7 @@ from mqbroker.node.amqp.listeners.logins import Logins
 from mqbroker.node.amqp.listeners.rated_peer import RatedPeer
 from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
 from mqbroker.node.values.effects import CloseConnection
-from mqbroker.node.values.seldom import Seldom
+from mqbroker.node.values.repeated_notices import Seldom
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Attaching

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.notice import Level
 from mqbroker.node.amqp.peers.clients import client_on, clients_of
 from mqbroker.node.values.link_ends import receiving_end
@@ -28,23 +28,23 @@ def revoke(broker: AmqpBroker) -> Iterator[int]:
     """Look at everybody who came in: close connections whose user is gone, end consumers that may not receive.
 
     There may be very many, so each connection, link and queue is a piece, which yields what it cost, in units of
-    amqp/work.py. Nobody gets a permission meanwhile that it has not any more: that is asked of what holds now.
+    amqp/frame_costs.py. Nobody gets a permission meanwhile that it has not any more: that is asked of what holds now.
     """
     looked_at: set[int] = set()
     for peer in list(broker.peers.values()):
         if peer.is_accepted and broker.peers.get(peer.conn) is peer:
             looked_at.add(peer.conn)
             if peer.close_if_gone():
-                yield work.GENERAL[Close]
+                yield frame_costs.GENERAL[Close]
                 continue
             yield from _rechecked(peer)
             yield from _looked_at(peer)
-        yield work.LOOKED_AT
+        yield frame_costs.LOOKED_AT
     for queue in list(broker.store.queues.values()):
         for client in clients_of(queue):
             if client.conn not in looked_at:
                 yield from _ended(broker, client)
-        yield work.LOOKED_AT
+        yield frame_costs.LOOKED_AT
 
 
 def _rechecked(peer: Peer) -> Iterator[int]:
@@ -52,7 +52,7 @@ def _rechecked(peer: Peer) -> Iterator[int]:
     for link in list(peer.producers):
         if link in peer.producers:
             receiving_end(link).recheck(peer.actor)
-        yield work.LOOKED_AT
+        yield frame_costs.LOOKED_AT
 
 
 def _looked_at(peer: Peer) -> Iterator[int]:
@@ -62,7 +62,7 @@ def _looked_at(peer: Peer) -> Iterator[int]:
             client = client_on(link)
             if client is not None:
                 yield from _ended(peer.broker, client)
-            yield work.LOOKED_AT
+            yield frame_costs.LOOKED_AT
 
 
 def _ended(broker: AmqpBroker, client: Client) -> Iterator[int]:
@@ -72,4 +72,4 @@ def _ended(broker: AmqpBroker, client: Client) -> Iterator[int]:
         broker.notice(Level.INFO, "link-revoked", conn=client.conn, link=client.name[:NAME_SIZE_MAX],
                       why=refused.description)  # fmt: skip
         client.end(refused.condition, refused.description)
-        yield work.REVOKED
+        yield frame_costs.REVOKED

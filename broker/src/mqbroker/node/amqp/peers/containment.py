@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.work import NO_BOUND
+from mqbroker.amqp.frame_costs import NO_BOUND
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level

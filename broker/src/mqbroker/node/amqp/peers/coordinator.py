@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
+from mqbroker.amqp.frame_costs import OTHER
 from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import SessionState
 from mqbroker.amqp.unsettled import Taken
-from mqbroker.amqp.work import OTHER
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level

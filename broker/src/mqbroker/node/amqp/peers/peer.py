@@ -22,8 +22,8 @@ from mqbroker.amqp.events import (
     Incoming,
     Posted,
 )  # fmt: skip
+from mqbroker.amqp.frame_costs import NO_BOUND
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
-from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -171,7 +171,7 @@ class Peer(ABC):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> int:
-        """Bytes of the peer; none: what is kept of them. The work that they made, in units of amqp/work.py."""
+        """Bytes of the peer; none: what is kept of them. The work that they made, in units of amqp/frame_costs.py."""
         allowance = self.connection.allowance
         self.broker.containment.look(self, self._take_in, data)
         return max(allowance - self.connection.allowance, 0)  # one that a bug has ended has no bound any more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.states import MAPPED
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -44,7 +44,7 @@ def take_outcomes(peer: Peer, event: Settled) -> None:
         is_durable = apply_outcome(store, queue, segment, outcome, consumer) or is_durable
         if isinstance(outcome, Rejected):
             peer.rejected_count += taken.n
-    peer.connection.allowance -= (store.diverts.followed_total - followed) * work.FOLLOWED
+    peer.connection.allowance -= (store.diverts.followed_total - followed) * frame_costs.FOLLOWED
     if peer.rejected_count and not event.has_more:
         _tell_rejected(peer)
     if event.owes_settlement and is_durable:
@@ -78,4 +78,4 @@ def take_back(peer: Peer, event: Detached | Returned) -> None:
     for taken in peer.transactions.kept_out(event.returned):
         if taken.token is not None:
             store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
-    peer.connection.allowance -= (store.diverts.followed_total - followed) * work.FOLLOWED
+    peer.connection.allowance -= (store.diverts.followed_total - followed) * frame_costs.FOLLOWED

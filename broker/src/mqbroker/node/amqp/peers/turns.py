@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp.unread import ends_in_order
+from mqbroker.amqp.receive_buffer import ends_in_order
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values.effects import PauseReading, Send
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.amqp.peers.peer import Peer
 
-# In units of amqp/work.py, in a step.
+# In units of amqp/frame_costs.py, in a step.
 CALM_WORK: Final = 200
 STEP_WORK: Final = 300
 FEW_WORK: Final = 60

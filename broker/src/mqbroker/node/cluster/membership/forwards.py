@@ -15,8 +15,8 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.queue.handed_over import ANSWERED_MAX
 from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.queue.unanswered_forwards import ANSWERED_MAX
 from mqbroker.node.amqp.links.ends import set_sending_end
 from mqbroker.node.cluster.forwarding.drain_links import attach_of, heard, pause_told
 from mqbroker.node.cluster.forwarding.forward_consumer import ForwardConsumer

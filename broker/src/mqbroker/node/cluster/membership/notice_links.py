@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.frame_costs import NOTICE
 from mqbroker.amqp.links import FEW_MAX, SETTLE_SETTLED, ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.work import NOTICE
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp.frame_costs import NAMED
 from mqbroker.amqp.links import FEW_MAX
-from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED, Address, Origin
 from mqbroker.node.amqp.links.ends import MadeEnd, ReceivingEnd, answer_to

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 STAY_PART: Final = 4  # of the time that a stop has nobody stays longer than one such part
 CARGO_LOOK_NS: Final = 20 * NS_PER_MS
-CARGO_WORK: Final = 20 * work.REVOKED  # of a message with ids
+CARGO_WORK: Final = 20 * frame_costs.REVOKED  # of a message with ids
 
 
 class Idle(Protocol):
@@ -364,10 +364,10 @@ class ScalingDown:
             del record.pending[queue]
             if self._may_begin(queue):
                 self._begin(queue)
-                work_max -= work.REVOKED
+                work_max -= frame_costs.REVOKED
             elif queue.kind.name in record.tallies:
                 self._broker.cluster.look_at_drain(queue)  # the last message of it may have expired or been purged
-            work_max -= work.LOOKED_AT
+            work_max -= frame_costs.LOOKED_AT
 
     def _may_begin(self, queue: Queue) -> bool:
         kind = queue.kind

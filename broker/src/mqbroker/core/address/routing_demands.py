@@ -1,9 +1,9 @@
 """Whether a sender is content with what is at its address: what it wants, against what is there, in one table.
 
 All ask here: the end of a link before it takes a message (node/amqp/links/address_end.py), whoever looks for an address
-again or attaches, and a transaction as it commits, which says what its sender wanted (`target_at` of qualified.py).
-Invariant: a sender that wants a queue, or had found one, never takes a topic that another sender made for a way. Found
-is a queue that was there as it came or as it sent.
+again or attaches, and a transaction as it commits, which says what its sender wanted (`target_at` of
+fully_qualified.py). Invariant: a sender that wants a queue, or had found one, never takes a topic that another sender
+made for a way. Found is a queue that was there as it came or as it sent.
 """
 
 from __future__ import annotations

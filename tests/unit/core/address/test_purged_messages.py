@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.core.address.permissions import BROKER
-from mqbroker.core.address.remains import AT_ONCE
+from mqbroker.core.address.purged_messages import AT_ONCE
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
@@ -162,7 +162,7 @@ def test_what_is_purged_is_nobodys_at_once_and_is_settled_piece_by_piece() -> No
     assert (queue.message_count, queue.ready_count) == (0, 0)
     assert store.remains.is_due
     store.publish(store.addresses["orders"], single(build_message(b"y", durable=True)))
-    assert steps_until_done(stage) >= COUNT * work.PURGED // (ALONE_WORK + AT_ONCE)
+    assert steps_until_done(stage) >= COUNT * frame_costs.PURGED // (ALONE_WORK + AT_ONCE)
     stage.run()
     assert (queue.message_count, queue.ready_count, queue.delivering_count) == (1, 1, 0)
     assert store.dead_letters.left_totals[PURGED] == COUNT

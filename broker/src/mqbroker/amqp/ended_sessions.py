@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import Ended
 from mqbroker.amqp.states import SessionState
 
@@ -53,7 +53,7 @@ class Parting:
             if session.hand_back_some(link, is_orderly=self.is_orderly):
                 self._links[key] = link
             else:
-                connection.allowance -= work.PARTED_LINK
+                connection.allowance -= frame_costs.PARTED_LINK
                 self.hand_back(link)
             return not (self._links or self._ends)
         if self._ends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.amqp.numbers import Numbers
+from mqbroker.amqp.free_numbers import Numbers
 from mqbroker.wire.performatives import Attach, End
 
 from tests.support import frames

@@ -7,13 +7,13 @@ import random
 import pytest
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import ArrivedRanges
-from mqbroker.core.queue import handed_over
+from mqbroker.core.queue import unanswered_forwards
 from mqbroker.core.queue.backlog import Backlog, Segment
-from mqbroker.core.queue.handed_over import HandedOver
+from mqbroker.core.queue.unanswered_forwards import HandedOver
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
-WINDOW = handed_over.WINDOW
+WINDOW = unanswered_forwards.WINDOW
 
 
 def test_what_is_not_settled_holds_back_what_is_new() -> None:
@@ -40,7 +40,7 @@ def test_everything_settled_is_all_the_room() -> None:
 def test_what_is_sent_again_is_known_whatever_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ends with a small memory, and a link that loses messages and answers, in all orders."""
     monkeypatch.setattr(arrivals, "IDS_MAX", 20)
-    monkeypatch.setattr(handed_over, "WINDOW", 10)
+    monkeypatch.setattr(unanswered_forwards, "WINDOW", 10)
     rng = random.Random(seed)
     handed, there, taken = HandedOver(), ArrivedRanges(), dict[int, int]()
     waiting = rng.sample(range(1, 500), 499)  # as priorities would have it

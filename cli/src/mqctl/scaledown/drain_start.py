@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
 from mqctl.gate import gate
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster
 from mqctl.output import OutputShape, Rows, counted, write
+from mqctl.scaledown.cluster_look import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
 from mqctl.scaledown.drain import MOVED, each
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.pauses import foreseen, told_of
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
 from mqctl.scaledown.room import RowsByNode, lacking
@@ -143,7 +143,7 @@ def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: boo
         f"Move what is still at {leaver.host.name} to {to} from now on? What {before} may have without an answer "
         "waits for it."
     )
-    confirm.yes(world, question, is_sure=is_sure)
+    confirmation.yes(world, question, is_sure=is_sure)
 
 
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:

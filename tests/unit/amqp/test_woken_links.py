@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.amqp.waking import LOOKED_AT_MAX, Waking
+from mqbroker.amqp.woken_links import LOOKED_AT_MAX, Waking
 from mqbroker.node.amqp.peers.turns import BESIDE_WORK, CALM_WORK
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import EMPTY_FRAME

@@ -8,7 +8,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor, may_see
-from mqbroker.core.address.ways import ANY, ROUTINGS, WAYS, find_aside, there_at
+from mqbroker.core.address.routing_demands import ANY, ROUTINGS, WAYS, find_aside, there_at
 from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -75,7 +75,7 @@ def alone_at(store: AddressStore, address: str, name: str, actor: Actor | None, 
 def target_at(store: AddressStore, target: str, actor: Actor | None, wanted: str = ANY) -> Address:
     """Where messages go that name their target, an address or `address::queue`. Raises Refused.
 
-    `wanted`: what whoever sends wants there, as in ways.py.
+    `wanted`: what whoever sends wants there, as in routing_demands.py.
     """
     address, mark, queue = target.partition(FULLY_QUALIFIED)
     if mark:

@@ -10,7 +10,14 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, LoginDecided, Opened
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink
-from mqbroker.amqp.unread import CLOSE_LEADS, CLOSE_LOOKS_MAX, JOINED_BYTES, Unread, _ends_with_close, ends_in_order
+from mqbroker.amqp.receive_buffer import (
+    CLOSE_LEADS,
+    CLOSE_LOOKS_MAX,
+    JOINED_BYTES,
+    Unread,
+    _ends_with_close,
+    ends_in_order,
+)
 from mqbroker.wire.frames import EMPTY_FRAME, HEADER_SIZE
 from mqbroker.wire.performatives import Close, Error, Open, Target, Transfer
 from mqbroker.wire.types import Symbol

@@ -8,7 +8,7 @@ import signal
 import sys
 
 import pytest
-from mqbroker.app.apart import _answer, apart
+from mqbroker.app.forked_work import _answer, apart
 from mqbroker.base.errors import MqError
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import Backlog, Segment
 from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
@@ -76,7 +76,7 @@ class Remains:
         self._held.append(QueueRemains(queue, rest, is_purged=is_purged))
         queue.backlog, queue.scheduled, queue.scheduled_count = Backlog(), [], 0
         if len(self._held) == 1:
-            self.go_on(AT_ONCE * work.GIVEN_BACK)
+            self.go_on(AT_ONCE * frame_costs.GIVEN_BACK)
 
     def is_purging(self, queue: Queue) -> bool:
         """Whether something that was purged of it is to be settled so far."""
@@ -90,7 +90,7 @@ class Remains:
                 yield from ((held.queue, segment) for segment in held.rest)
 
     def go_on(self, work_max: int) -> None:
-        """About so much of it, in units of amqp/work.py."""
+        """About so much of it, in units of amqp/frame_costs.py."""
         left = work_max
         LOOK.has_touched = True
         while self._held:
@@ -105,7 +105,7 @@ class Remains:
         queue, backlog, rest = held.queue, held.backlog, held.rest
         LOOK.has_touched = True
         while left > 0 and (backlog.count or rest):
-            left -= work.PURGED
+            left -= frame_costs.PURGED
             segment = backlog.take(WHOLE) if backlog.count else rest.pop()
             queue.delivering_count += segment.n
             self._store.discard(queue, segment, PURGED)
@@ -116,7 +116,7 @@ class Remains:
         memory, meter, backlog, rest = self._store.memory, held.meter, held.backlog, held.rest
         LOOK.has_touched = True
         while left > 0 and (backlog.count or rest):
-            left -= work.GIVEN_BACK
+            left -= frame_costs.GIVEN_BACK
             segment = backlog.take(WHOLE) if backlog.count else rest.pop()
             if held.is_purged:  # its queue was deleted meanwhile, which counted what was in that then
                 self._dead_letters.left_totals[PURGED] += segment.n

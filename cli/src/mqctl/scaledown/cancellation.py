@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mqctl import confirm
+from mqctl import confirmation
 from mqctl.admin import AdminClient
 from mqctl.brokers import node_state
 from mqctl.errors import CommandError
@@ -18,10 +18,10 @@ from mqctl.exits import Exit
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster, OperationScope, code_of, give_back, holding, is_held_by, numbers
 from mqctl.scaledown import archive
-from mqctl.scaledown.beginning import answering, pauses_of, require_answers, targets_of, tell_of_pauses
+from mqctl.scaledown.cluster_look import CORDONED, RESTS, NodeLook, look_at
 from mqctl.scaledown.drain import ENDED, DrainFollower, each
-from mqctl.scaledown.leaver import Leaver
-from mqctl.scaledown.looks import CORDONED, RESTS, NodeLook, look_at
+from mqctl.scaledown.drain_start import answering, pauses_of, require_answers, targets_of, tell_of_pauses
+from mqctl.scaledown.leaving_host import Leaver
 from mqctl.world import World
 
 LOOK_S: Final = 15
@@ -178,9 +178,9 @@ def _require_agreed(world: World, question: str, targets: str, leaver: Leaver, h
     """`targets`: the nodes that something moves to; empty where nothing does."""
     if how.is_forced and targets:
         twice = f"What {targets} may have without an answer comes twice."
-        confirm.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
+        confirmation.name(world, f"{question} {twice}", leaver.cluster.name, is_sure=how.is_sure)
     else:
-        confirm.yes(world, question, is_sure=how.is_sure)
+        confirmation.yes(world, question, is_sure=how.is_sure)
 
 
 def _follow(world: World, leaver: Leaver, nodes: Sequence[Node], how: TakeBack) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.amqp import work
+from mqbroker.amqp import frame_costs
 from mqbroker.amqp.events import CreditGiven
 from mqbroker.amqp.links import SenderLink
 
@@ -49,11 +49,11 @@ class Waking:
         if not self._links:
             self._links = list(session.by_handle.values())[::-1]
         connection = session.connection
-        connection.allowance -= work.PASSED
+        connection.allowance -= frame_costs.PASSED
         for _ in range(min(len(self._links), LOOKED_AT_MAX)):
             link = self._links.pop()
             if isinstance(link, SenderLink) and link.credit > 0 and link.peer_handle != self._told:
-                connection.allowance -= work.WOKEN
+                connection.allowance -= frame_costs.WOKEN
                 connection.events.append(CreditGiven(link))
         if not self._links:
             self._sessions.pop()
