@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from mqbroker.io.requests import admin_socket
 from mqctl.admin import REQUEST_BYTES_MAX, AdminClient, AdminError, AdminLost, SocketStream
+from mqctl.brokers.messages import REQUESTS_IN_FLIGHT
 from mqctl.commands.messages.send import RequestWindow
 
 
@@ -41,6 +42,21 @@ def test_what_was_sent_before_a_request_that_is_too_long_is_counted(listener: so
             with pytest.raises(AdminError, match=f"mq1: send was refused.* a broker reads {REQUEST_BYTES_MAX} of"):
                 window.send_all([[{"body": "a"}], [{"body": long}]])
             assert (window.accepted, window.unknown) == (1, 0)
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_what_is_accepted_behind_a_request_that_is_refused_is_counted(listener: socket.socket, count: int) -> None:
+    """Requests are in flight together: a smaller one may fit where one before it did not."""
+    with client_of(listener) as client:
+        broker, _ = listener.accept()
+        with broker:
+            window = RequestWindow(client, "orders", lambda _: None)
+            refused = {"id": 1, "error": {"condition": "amqp:resource-limit-exceeded", "description": "send 2 at once"}}
+            others = [{"id": number, "result": {"accepted": 1}} for number in range(2, count + 1)]
+            broker.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in [refused, *others]))
+            with pytest.raises(AdminError, match="send 2 at once"):
+                window.send_all([[{"body": "a"}]] * count)
+            assert (window.accepted, window.unknown) == (min(count, REQUESTS_IN_FLIGHT) - 1, 0)
 
 
 def test_a_broker_that_does_not_read_is_told_from_one_that_is_gone(listener: socket.socket) -> None:

@@ -167,6 +167,28 @@ def test_few_die_in_a_step_where_diverts_make_many_copies_of_each(said: str) -> 
     assert diverts.followed_total >= MANY * diverts.copies_of("dead")
 
 
+@pytest.mark.parametrize("by", ["queues", "wildcards behind a divert"])
+@pytest.mark.parametrize("said", ["rejected", "failed once too often", "nothing any more", "what ends its session"])
+def test_few_die_in_a_step_where_very_many_queues_get_each(said: str, by: str) -> None:
+    site = Loaded()
+    if by != "queues":
+        options = replace(site.stage.options, diverts=(divert("d", "dead", "b"),))
+        site.stage.give(given.OptionsChanged(options))
+        site.stage.run()
+    site.stage.admin("queue-create", name="dead")
+    for number in range(400 if by == "queues" else 60):
+        address = "dead" if by == "queues" else "b" + ".#" * (number + 1)
+        site.stage.admin("queue-create", name=f"s{number}", address=address, routing_type="multicast")
+    queue, most, is_due = site.stage.broker.store.queues["s0"], 0, True
+    site.stage.give(site.said(SAID[said][0] if said in SAID else frames.flow(9, 1)))
+    while is_due:
+        before = queue.message_count
+        is_due = site.stage.turn().more
+        most = max(most, queue.message_count - before)
+    assert 0 < most <= 2 * MOVED.messages_max
+    assert queue.message_count == MANY
+
+
 @pytest.mark.parametrize("outcome", [Rejected(), FAILED])
 def test_a_crash_in_the_middle_finds_each_message_here_or_there(outcome: Rejected | Modified) -> None:
     site = Loaded(durable=True)

@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core.address.diverts import COPIES_MAX
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.diverts import COPIES_MAX, QUEUES_PER_COPY
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import MOVED_MAX, Transaction
 from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
 from mqbroker.wire.run import runs_of, single
 from mqbroker.wire.sections import build_message
 
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage
 from tests.unit.core.address.test_diverts import counts, divert, stage_with
 
+CLOSING_BYTECODES = 200
 DIES = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
 
 
@@ -111,6 +115,32 @@ def test_messages_that_are_alike_are_copied_as_one_run_and_those_for_one_queue_a
     assert posted(stage, 4, "a.b::s1").close() == 1
     stage.admin("queue-create", name="s400", address="a.b", routing_type="multicast", selector="x = 1")
     assert posted(stage, 4, "a.b").close() == 4 * (1 + 10)
+
+
+def test_queues_that_keep_the_dead_letters_of_one_address_each_are_no_copies() -> None:
+    kept = DIES | {"auto_create_dead_letter_resources": True}
+    stage = stage_with(address_settings={"#": kept}, limits={"transaction_parts_max": 4})
+    queue, segment = taken(stage, 4)
+    stage.admin("queue-create", name="all", address="DLQ", routing_type="multicast")
+    for number in range(10 * QUEUES_PER_COPY):
+        kind = QueueKind(f"DLQ.q{number}", "DLQ", MULTICAST, auto_created=True, moved_from=f"q{number}")
+        stage.broker.store.create_queue(kind, BROKER)
+    assert posted(stage, 1, "DLQ").close() == 1
+    work = Transaction(stage.broker.store)
+    work.retire(queue, segment, Rejected())
+    assert work.close() == 4
+    work.commit(work.prepare(BROKER))
+    stage.run()
+    assert counts(stage) == {"DLQ.orders": 4, "all": 4}
+
+
+def test_one_message_that_nobody_has_copies_of_is_closed_with_little_work() -> None:
+    stage = stage_with()
+    stage.admin("queue-create", name="orders")
+    posted(stage, 1).close()
+    counted = Bytecodes()
+    assert counted.of(posted(stage, 1).close) == 1
+    assert counted.count < CLOSING_BYTECODES
 
 
 @pytest.mark.parametrize("is_exclusive", [False, True])

@@ -44,9 +44,9 @@ class Address:
     """A name that senders use, its bindings to queues, and what is counted there."""
 
     __slots__ = (
-        "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "cursor", "due_ns",
-        "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "is_whole", "made_on",
-        "maker", "meter", "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings",
+        "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "copied_count", "cursor",
+        "due_ns", "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "is_whole",
+        "made_on", "maker", "meter", "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings",
         "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
@@ -69,6 +69,7 @@ class Address:
         self.founder = ("", 0)  # and those that it counts for while it has no queue
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
+        self.copied_count = 0  # of these, those for what senders send: each for what is moved has that of one address
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
         self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
         self.cluster_bindings: BindingsElsewhere | None = None  # bindings of other nodes, where there are any
@@ -134,6 +135,7 @@ class Address:
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.is_whole:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
+        self.copied_count = sum(not queue.kind.moved_from for queue in self.multicast)
         self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues

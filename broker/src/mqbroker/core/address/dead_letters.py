@@ -194,6 +194,9 @@ class DeadLetters:
         except Refused as refused:
             self._hold(queue, segment, why, f"{cause}, and {target[0]!r} does not take it: {refused.description}")
             return
+        diverts = self._store.diverts
+        wide = diverts.width_of(target[0], is_moved=True) - diverts.copies_of(target[0])
+        diverts.followed_total += wide * segment.n  # as what follows diverts, whoever causes it pays for it
         is_taken, begin = True, segment.start
         for index in range(segment.start, segment.start + segment.n):
             run = moved(segment, index, (origin, queue.kind.name), cause, is_value=queue.kind.last_value)

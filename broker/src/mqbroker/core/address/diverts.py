@@ -131,6 +131,9 @@ class Diverts:
 
         `is_moved`: by the broker, so that the address itself gives those with wildcards none.
         """
+        address = self._store.addresses.get(target)
+        if address is not None and target not in self.at and not (address.multicast or address.wildcards):
+            return 0  # the usual case
         waypoint = _waypoint_of(target)
         beyond = sum(times * (1 + self._width_at(each)) for each, times in self._passes(waypoint).items())
         return self._width_at(waypoint, is_moved=is_moved) + beyond
@@ -140,7 +143,7 @@ class Diverts:
         if address is None or waypoint.is_alone:
             return 0
         wildcards = () if is_moved else address.wildcards
-        queues_count = len(address.multicast) + sum(len(each.multicast) for each in wildcards)
+        queues_count = address.copied_count + sum(each.copied_count for each in wildcards)
         return len(wildcards) + queues_count // QUEUES_PER_COPY
 
     def _passes(self, waypoint: Waypoint) -> dict[Waypoint, int]:

@@ -82,14 +82,18 @@ class Gathering:
 
         A run that stays one is copied as one.
         """
-        costs: dict[str, tuple[bool, int]] = {}
+        parts: dict[str, int] = {}
+        apart: dict[str, bool] = {}
         beyond, diverts = 0, self._store.diverts
         for (target, _), run in self.posted:
-            if target not in costs:
-                parts = 1 + diverts.width_of(target) // COPIES_PER_PART
-                costs[target] = is_taken_apart(self._store, target), parts
-            is_apart, parts = costs[target]
-            beyond += (run.count if is_apart else 1) * parts - 1
+            if target not in parts:
+                parts[target] = 1 + diverts.width_of(target) // COPIES_PER_PART
+            count = run.count
+            if count > 1:
+                if target not in apart:
+                    apart[target] = is_taken_apart(self._store, target)
+                count = count if apart[target] else 1
+            beyond += count * parts[target] - 1
         return beyond
 
 

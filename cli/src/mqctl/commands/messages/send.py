@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import deque
@@ -84,7 +85,7 @@ def _send(world: World, node: Node, options: Options, bodies: Iterable[bytes], t
                 f"mqctl queue list --host {node.name}",
             ) from None
         except AdminError as error:
-            raise CommandError(f"{error.what}; {flow.accepted} messages were accepted before", error.attempt) from None
+            raise CommandError(f"{error.what}; {flow.accepted} messages were accepted besides", error.attempt) from None
     return flow.accepted
 
 
@@ -130,24 +131,31 @@ class RequestWindow:
 
     def send_all(self, chunks: Iterable[list[dict[str, Any]]]) -> None:
         """Send every chunk and wait for every answer."""
-        for chunk in chunks:
-            if len(self.in_flight) == messages.REQUESTS_IN_FLIGHT:
-                self._settle_oldest()
-            try:
+        try:
+            for chunk in chunks:
+                if len(self.in_flight) == messages.REQUESTS_IN_FLIGHT:
+                    self._settle_oldest()
                 request = self.session.submit("send", address=self.address, messages=chunk)
-            except AdminError:  # nothing of it was sent; what was sent before is accepted or not
-                self._settle_all()
-                raise
-            self.in_flight.append((request, len(chunk)))
-        self._settle_all()
+                self.in_flight.append((request, len(chunk)))
+            while self.in_flight:
+                self._settle_oldest()
+        except AdminError:
+            self._settle_others()
+            raise
 
-    def _settle_all(self) -> None:
+    def _settle_others(self) -> None:
+        """One was refused, or not sent; those that were asked for besides are accepted or not, and counted."""
         while self.in_flight:
-            self._settle_oldest()
+            with contextlib.suppress(AdminError):
+                self._settle_oldest()
 
     def _settle_oldest(self) -> None:
         request, count = self.in_flight[0]
-        answer = self.session.answer(request, SYNC_TIME_S)
+        try:
+            answer = self.session.answer(request, SYNC_TIME_S)
+        except AdminError:  # not AdminLost, after which nobody knows of it
+            self.in_flight.popleft()
+            raise
         self.in_flight.popleft()
         accepted = int(answer["accepted"])
         self.accepted += accepted
