@@ -6,6 +6,7 @@ The stand-in for sudo asks as sudo does: `-n` never, `-S` on standard input and 
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,68 @@ def test_a_password_that_was_right_is_tried_once_more_where_sudo_complains(tmp_p
         with pytest.raises(CommandError, match="may not act as"):
             shell.run(way, ["true"])
     assert tried(tmp_path) == [RIGHT] * (3 + 1)
+
+
+def test_a_password_that_was_right_is_tried_once_more_where_sudo_ends_streams(tmp_path: Path) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    (tmp_path / "tried").unlink()
+    stream = shell.open_stream(way, ["cat"])
+    stream.settimeout(PATIENCE_S)
+    assert stream.recv(65536) == b""
+    assert stream.complaint() == "sudo: 3 incorrect password attempts"
+    stream.close()
+    for _ in range(4):
+        with pytest.raises(CommandError, match="may not act as"):
+            shell.open_stream(way, ["cat"])
+    assert tried(tmp_path) == [RIGHT] * (3 + 1)
+
+
+def test_a_password_that_had_worked_is_tried_once_more_a_minute_after_it_was_refused(tmp_path: Path) -> None:
+    """A host that starts lets people in before it knows who may do what."""
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("not known yet")
+    later = next_way(way)
+    refuse(later, at_least_s=shell.AGAIN_S / 2)
+    for _ in range(3):
+        refuse(later, at_least_s=0)
+    (tmp_path / "right").write_text(RIGHT)
+    refuse(next_way(later), at_least_s=0)
+    later.trial.again_at_s = time.monotonic()
+    assert shell.run(later, ["echo", "x"]).out == b"x\n"
+    assert shell.run(next_way(later), ["echo", "x"]).out == b"x\n"
+
+
+def test_a_password_that_is_refused_a_minute_later_too_is_tried_no_more(tmp_path: Path) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    (tmp_path / "tried").unlink()
+    later = next_way(way)
+    refuse(later, at_least_s=0)
+    later.trial.again_at_s = time.monotonic()
+    for _ in range(3):
+        refuse(later)
+        refuse(next_way(later))
+    assert tried(tmp_path) == [RIGHT] * 2
+
+
+def next_way(way: LocalShell) -> LocalShell:
+    """Another connection to the same host (pool.py:SshConnector)."""
+    one = LocalShell("mq1", way.become)
+    one.trial = way.trial
+    return one
+
+
+def refuse(way: LocalShell, at_least_s: float | None = None) -> None:
+    """It is refused, and tried again after `at_least_s` at the soonest; None: never."""
+    before_s = time.monotonic()
+    with pytest.raises(CommandError, match="may not act as"):
+        shell.run(way, ["true"])
+    at_s = way.trial.again_at_s
+    assert at_s is None if at_least_s is None else at_s is not None and at_s - before_s > at_least_s
 
 
 def test_a_password_that_is_right_no_longer_meets_no_payload(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +22,7 @@ NO_ANSWER = "no answer in time"  # what is said of a host that is silent
 EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 TRIAL_S_MAX = 30.0  # that sudo may take to say what it makes of a password
 TRIAL_WAIT_S_MAX = 2 * TRIAL_S_MAX  # for what others try
+AGAIN_S = 60.0  # from the refusal of a password that has worked to one more try: a host that starts knows it late
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,14 @@ class CommandResult:
 class Trial:
     """Of a password on a host, over whatever connections: one at a time, and `refused` is what sudo said against it.
 
-    Each further try with a wrong one brings the account nearer to being locked.
+    Each further try with a wrong one brings the account nearer to being locked. `again_at_s`: when it is tried once
+    more nevertheless, by the monotonic clock; None: never. `has_worked`: since it was last refused.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     refused: CommandResult | None = None
+    again_at_s: float | None = None
+    has_worked: bool = False
 
 
 class PipeStream(Protocol):
@@ -115,15 +120,19 @@ def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
 
 
 def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None:
-    """Once for a way in, and never again on a host that refused it: a later shell takes over its trial (pool.py)."""
+    """Once for a way in, and on a host that refused it never again: a later shell takes over its trial (pool.py).
+
+    A password that had worked there is tried once more after AGAIN_S.
+    """
     trial = shell.trial
     if not trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX):
         raise Unreachable(shell.name, "another try of the password for sudo does not end")
     try:
+        if trial.again_at_s is not None and time.monotonic() >= trial.again_at_s:
+            trial.refused = trial.again_at_s = shell.tried = None
         if trial.refused is None and shell.tried is None:
             shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
-            if shell.tried.code not in {0, BROKE_OFF}:
-                trial.refused = shell.tried
+            _note(trial, shell.tried)
         refused, tried = trial.refused, shell.tried
     finally:
         trial.lock.release()
@@ -134,6 +143,15 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
         )
     if tried is not None and tried.code == BROKE_OFF:
         raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
+
+
+def _note(trial: Trial, result: CommandResult) -> None:
+    if result.code == BROKE_OFF:
+        return
+    if result.code != 0:
+        trial.refused = result
+        trial.again_at_s = time.monotonic() + AGAIN_S if trial.has_worked else None
+    trial.has_worked = result.code == 0
 
 
 def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> CommandResult:
@@ -147,7 +165,29 @@ def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: flo
 def open_stream(shell: Shell, command: Sequence[str]) -> CommandStream:
     """Start a command with rights and talk to it."""
     line, prefix = elevated(shell, command)
-    return shell.open_plain(line, prefix)
+    stream = shell.open_plain(line, prefix)
+    return _WithPassword(shell, stream) if prefix else stream
+
+
+class _WithPassword:
+    """A command for which sudo may refuse the password: then it is tried once before the next one, as by `run`."""
+
+    def __init__(self, shell: Shell, stream: CommandStream) -> None:
+        self._shell = shell
+        self._stream = stream
+        self.sendall = stream.sendall
+        self.recv = stream.recv
+        self.settimeout = stream.settimeout
+        self.close = stream.close
+        self.end_input = stream.end_input
+        self.exit_code = stream.exit_code
+
+    def complaint(self) -> str:
+        """What the command said, or sudo instead of it."""
+        said = self._stream.complaint()
+        if said.startswith("sudo:"):
+            self._shell.tried = None
+        return said
 
 
 def _check_rights(shell: Shell, result: CommandResult) -> None:
