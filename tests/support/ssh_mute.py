@@ -21,10 +21,14 @@ BUFFER_BYTES = 4096  # of what comes and is not read, how much the kernel takes
 
 
 class MuteServer:
-    """On a port of its own. `mute_at`: what it does not answer, LOGIN or COMMAND; "": nothing, all commands succeed."""
+    """On a port of its own. `mute_at`: what it does not answer, LOGIN or COMMAND; "": nothing, all commands succeed.
+
+    `silence_s`: for how long it does not.
+    """
 
     def __init__(self, known_hosts: Path) -> None:
         self.mute_at = ""
+        self.silence_s = PATIENCE_S
         self.keys_offered = 0
         self.done = threading.Event()
         self.is_muted = threading.Event()  # somebody waits for it in vain
@@ -51,10 +55,10 @@ class MuteServer:
                 transport.start_server(event=threading.Event(), server=_Session(self))
 
     def pass_by(self, point: str) -> None:
-        """Returns at once, or with the end of the test."""
+        """Returns at once, or after the silence, or with the end of the test."""
         if self.mute_at == point:
             self.is_muted.set()
-            self.done.wait(PATIENCE_S)
+            self.done.wait(self.silence_s)
 
 
 class _Session(paramiko.ServerInterface):

@@ -28,6 +28,7 @@ from support.ssh_server import SshServer, keygen
 from tests.support.patience import PATIENCE_S, wait_until
 
 STREAMS = 6
+IDENTITIES = 12  # what an agent answers: SSH_AGENT_IDENTITIES_ANSWER
 TIMEOUT_S = 3  # of ssh: what a busy machine does not do within it is done again
 
 
@@ -213,6 +214,16 @@ def test_a_login_that_the_host_does_not_answer(
         assert set(offered) <= set(keys[:1])
 
 
+def test_a_login_that_the_host_answers_late(connector: SshConnector, tmp_path: Path) -> None:
+    """It asks a directory who that is, for each key."""
+    known_hosts = tmp_path / "known_hosts"
+    keys = [keygen(tmp_path / name) for name in ("first", "second")]
+    with MuteServer(known_hosts) as server:
+        server.mute_at = LOGIN
+        server.silence_s = 1.2 * TIMEOUT_S
+        reach(connector, directly(server.port, known_hosts, *keys))
+
+
 @pytest.mark.parametrize("banner", [b"", b"SSH-2.0-silent\r\n"])
 def test_a_host_that_begins_no_session(connector: SshConnector, tmp_path: Path, banner: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -248,6 +259,39 @@ def test_an_agent_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         connector.close()
         server.close()
+
+
+def test_an_agent_that_answers_what_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comment of a key in Latin-1, say."""
+    server = SshServer(tmp_path / "server")
+    connector = SshConnector()
+    comment = "clé".encode("latin-1")
+    fields = [(1).to_bytes(4, "big"), *(len(one).to_bytes(4, "big") + one for one in (b"key", comment))]
+    answer = bytes([IDENTITIES]) + b"".join(fields)
+    try:
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.bind(str(tmp_path / "agent"))
+            agent.listen(8)
+            threading.Thread(target=answer_all, args=(agent, answer), daemon=True).start()
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+            variables = server.variables()
+            reach(connector, variables)
+            (server.folder / "authorized_keys").write_text("")
+            access = access_of("mq2", variables, {})
+            said = "the agent cannot be used ('utf-8' codec"
+            wait_until(lambda: said in why_not(connector, access), "it is told why no key of the agent was offered")
+    finally:
+        connector.close()
+        server.close()
+
+
+def answer_all(agent: socket.socket, answer: bytes) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            here, _ = agent.accept()
+            with here:
+                here.sendall(len(answer).to_bytes(4, "big") + answer)
+                here.recv(65536)
 
 
 def behind(server: SshServer, jump: SshServer, port: int, **more: object) -> dict[str, object]:

@@ -117,8 +117,8 @@ class Strategy(AuthStrategy):
         def ask() -> None:
             try:
                 held.extend(paramiko.Agent().get_keys())
-            except (paramiko.SSHException, OSError) as fault:
-                faults.append(str(fault))
+            except Exception as fault:  # whatever it answers, the keys in files are offered
+                faults.append(str(fault) or type(fault).__name__)
 
         # paramiko waits for it without a limit: one that was passed on from elsewhere may be silent.
         asking = threading.Thread(target=ask, daemon=True)

@@ -88,7 +88,7 @@ class SshConnection:
                 sock=self._wire,  # type: ignore[arg-type]
                 timeout=timeout_s,
                 banner_timeout=2 * timeout_s,  # so that `timeout` ends it, which is told apart from another end
-                auth_timeout=timeout_s,
+                auth_timeout=3 * timeout_s,  # a host may have to ask a directory that is slow; OpenSSH has no limit
                 channel_timeout=timeout_s,
                 compress=hop.is_compressed,
                 disabled_algorithms=disabled_algorithms(hop),
