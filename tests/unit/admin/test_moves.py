@@ -291,6 +291,23 @@ def test_a_copy_whose_subscription_is_gone_does_not_go_to_those_who_had_it() -> 
     assert site.bodies("b") == ["one", "one"]
 
 
+@pytest.mark.parametrize("stays", [{}, {"auto_delete_addresses": False}])
+def test_a_copy_whose_topic_is_gone_makes_no_queue_that_nobody_reads(stays: dict[str, Any]) -> None:
+    site = Site({"#": {**DEAD["#"], **stays}})
+    site.do("queue-create", name="DLQ")
+    site.do("queue-create", name="a", address="news", routing_type="multicast")
+    site.send("news", "one")
+    site.kill("a")
+    site.do("queue-delete", name="a")
+    site.stage.wait(60_000)
+    assert ("news" in site.stage.broker.store.addresses) == bool(stays)
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    assert site.counts() == {"DLQ": 1}
+    site.do("queue-create", name="a", address="news", routing_type="multicast")
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert site.bodies("a") == ["one"]
+
+
 def test_what_a_queue_shared_goes_to_another_queue_of_its_address() -> None:
     site = Site(DEAD)
     site.do("queue-create", name="DLQ")

@@ -392,6 +392,22 @@ def test_what_no_queue_took_comes_to_those_made_later_but_not_again_over_diverts
     assert counts(stage) == {"audit": 1, "all": 1, **ring}
 
 
+def test_what_a_divert_led_to_no_address_comes_to_all_of_it_once_it_is_there() -> None:
+    """Its diverts, those with wildcards and what it keeps for later queues: none of them had it."""
+    stage = stage_with(
+        divert("1", "orders", "hub"), divert("2", "hub", "audit"),
+        address_settings={"#": ASTRAY, "hub": {**ASTRAY, "retroactive_message_count": 5}},
+    )  # fmt: skip
+    for queue in ("orders", "audit", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red")
+    assert counts(stage) == {"orders": 1, "DLQ": 1}
+    stage.admin("queue-create", name="all", address="hub.#", routing_type="multicast")
+    stage.admin("queue-create", name="hub")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "audit": 1, "hub": 1, "all": 1, "$.retroactive.hub": 1}
+
+
 @pytest.mark.parametrize("policy", ["", "DROP", "FAIL"])
 def test_where_wildcards_alone_take_it_it_is_moved_if_there_is_room(policy: str) -> None:
     rules = {"auto_create_queues": False}

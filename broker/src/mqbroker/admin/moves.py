@@ -23,7 +23,7 @@ from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_at, view_of
 from mqbroker.core.queue.meter import BLOCK, Meter
-from mqbroker.core.queue.moved_message import ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.queue.moved_message import CAUSE, NOT_MADE, ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.queue.picking import Budget
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
@@ -285,14 +285,15 @@ class Retry(Move):
 
     One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
     queue is gone, it goes to those that share what comes to the address; where those that are there got copies, it is
-    left, unless the request asks for `to_address`, that is for whoever sends there. So is a value of which there is a
-    later one.
+    left, unless the request asks for `to_address`, that is for whoever sends there. So is what came from a queue of
+    another name than its address, which may have been a copy, while that has no queue, and a value of which there is
+    a later one.
     """
 
     counted = "retried"
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
-        self.origins: dict[tuple[str, str], Address | None] = {}
+        self.origins: dict[tuple[str, str, bool], Address | None] = {}
         self.to_address: bool = request.arguments["to_address"]
         super().__init__(broker, request, queue)
 
@@ -312,7 +313,7 @@ class Retry(Move):
         origin = (view.annotation(ORIGIN_ADDRESS), view.annotation(ORIGIN_QUEUE))
         if not isinstance(origin[0], str) or not origin[0]:
             return None
-        names = (str(origin[0]), str(origin[1] or ""))
+        names = (str(origin[0]), str(origin[1] or ""), view.annotation(CAUSE) == NOT_MADE)
         if names not in self.origins:
             self.origins[names] = self.origin_of(*names)
         address = self.origins[names]
@@ -337,21 +338,25 @@ class Retry(Move):
         part.arrived_ms = self.broker.at.wall_ms
         return any(queue.is_outdated(Segment(part, 0, 1, 0)) for queue in queues)
 
-    def origin_of(self, address: str, queue: str) -> Address | None:
+    def origin_of(self, address: str, queue: str, had_nobody: bool) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address.
 
         Whoever had a copy when it came first gets none: diverts, what the address keeps for later queues, and addresses
-        with wildcards, but where it reached no queue, as those would have been such.
+        with wildcards, but where it reached no queue, as those would have been such. All of them do where the address
+        was not there (`had_nobody`).
         """
         found = self.store.queues.get(queue)
         if found is self.queue:
             return None
         try:
-            if found is not None and found.kind.address == address:
+            if found is not None and found.kind.address == address and not found.kind.is_forwarding:
                 return alone_at(self.store, address, queue, BROKER)
             there = self.store.addresses.get(address)
             if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
                 return elsewhere
+            has_way = there is not None and (there.has_way or self.store.is_diverted(address))
+            if queue not in ("", address) and not has_way and not self.to_address:
+                return None  # it may have been a subscription: a queue would be made that nobody reads
             # As whoever sends there; to an address with wildcards nobody does.
             if there is None or not has_wildcards(address):
                 there = self.store.target_for(address, BROKER)
@@ -359,7 +364,7 @@ class Retry(Move):
             return None
         if self.queue in there.queues or (queue and _gives_copies(there) and not self.to_address):
             return None
-        return there if self.to_address else there.again(() if queue else there.wildcards)
+        return there if self.to_address or had_nobody else there.again(() if queue else there.wildcards)
 
 
 def _gives_copies(address: Address) -> bool:

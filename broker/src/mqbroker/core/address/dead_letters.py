@@ -21,7 +21,7 @@ from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
-from mqbroker.core.queue.moved_message import moved
+from mqbroker.core.queue.moved_message import NOT_TAKEN, moved
 from mqbroker.core.queue.queue import Queue
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class DeadLetters:
             store.tell_returned(queue, segment)
         self.on_held(queue.kind.name, segment.n, reason)
 
-    def astray(self, origin: str, segments: list[Segment]) -> bool:
+    def astray(self, origin: str, segments: list[Segment], cause: str = NOT_TAKEN) -> bool:
         """Messages that reached no queue of their address: to the dead-letter address, where the settings say so.
 
         True: they must wait for this step's append.
@@ -139,15 +139,15 @@ class DeadLetters:
             return False
         LOOK.has_touched = True
         self._astray.append(origin)
-        waits = self._publish_astray(address, origin, segments)
+        waits = self._publish_astray(address, origin, segments, cause)
         self._astray.pop()
         return waits
 
-    def _publish_astray(self, address: Address, origin: str, segments: list[Segment]) -> bool:
+    def _publish_astray(self, address: Address, origin: str, segments: list[Segment], cause: str) -> bool:
         waits = False
         places = ((each, index) for each in segments for index in range(each.start, each.start + each.n))
         for segment, index in self._store.diverts.apart(places):
-            run = moved(segment, index, (origin, ""), "no queue of its address takes it")
+            run = moved(segment, index, (origin, ""), cause)
             if self.moved_out_of is None or not self._comes_to(
                 self.moved_out_of, DivertWay(address, run, Origin(origin), "")
             ):

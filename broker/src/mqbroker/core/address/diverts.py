@@ -21,6 +21,7 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
+from mqbroker.core.queue.moved_message import NOT_MADE
 from mqbroker.core.selector.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
@@ -258,7 +259,7 @@ class Diverts:
         if not way.missing:
             return False
         self._store.name_next(way.run)
-        return self._store.dead_letters.astray(way.missing, [Segment(way.run, 0, way.run.count, 0)])
+        return self._store.dead_letters.astray(way.missing, [Segment(way.run, 0, way.run.count, 0)], NOT_MADE)
 
     def _ways(self, way: DivertWay, passed: tuple[Divert, ...], lets_in: LetsIn) -> Iterator[DivertWay]:
         address, run, origin, only, _ = way

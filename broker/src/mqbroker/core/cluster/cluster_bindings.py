@@ -265,6 +265,7 @@ def alone_elsewhere(address: Address, queue: str) -> Address | None:
         return None
     alone = address.alone(queue)
     LOOK.has_touched = True
+    alone.target = address.name  # groups of it are kept together (grouping.py), as of whoever sends there
     alone.cluster_bindings = ClusterBindings(open_ones[:1])
     return alone
 

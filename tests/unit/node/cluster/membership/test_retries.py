@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from tests.support.cluster_stage import ClusterNode
+import pytest
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.wire.performatives import Rejected
+
+from tests.support.cluster_stage import ClusterNode, options_for
 from tests.unit.core.address.test_diverts import divert, reload
+from tests.unit.node.cluster.grouping.test_grouping import Site
 from tests.unit.node.cluster.membership.test_forwards import pair
 
 DIES = {
@@ -85,3 +90,103 @@ def test_dead_letters_of_a_queue_that_another_node_shares_with_none_go_to_one_th
     assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
     cluster.run()
     assert (count_at(a, "here"), count_at(b, "there")) == (1, 0)
+
+
+class GroupingSite(Site):
+    """Of its nodes `a` has no queue but that in which dead letters are gathered."""
+
+    def options(self, name: str) -> BrokerOptions:
+        rules = {"#": {**DIES, "auto_create_queues": True}, "gathered": {"auto_create_queues": False}}
+        tables = {
+            "grouping_handler": {"type": self.types[name], **self.handler},
+            "address_settings": rules,
+        }  # fmt: skip
+        others = [each for each in self.names if each != name]
+        said: dict[str, Any] = {"retry_interval": 100, "max_hops": 1, "allow_direct_connections_only": False}
+        return options_for(name, others, {**said, "options": tables})
+
+
+def test_a_group_that_is_retried_at_another_node_stays_together() -> None:
+    site = GroupingSite("abc")
+    site["a"].admin("queue-create", name="gathered")
+    for name in "bc":
+        site[name].admin("queue-create", name="DLQ")
+    consumers = {name: site.consumer(name) for name in "bc"}
+    site.publish(site.producer("b"), *"gggg")
+    owner = site.owners("a")["g"]
+    for number in range(4):
+        consumers[owner].settle(number, Rejected())
+    site.cluster.run()
+    assert site[owner].admin("messages-move", queue="DLQ", address="gathered") == {"moved": 4, "left": 0}
+    site.wait(1_000)
+    assert "orders" not in site["a"].broker.store.queues
+    assert site["a"].admin("dead-letters-retry", queue="gathered") == {"retried": 4, "left": 0}
+    site.wait(1_000)
+    assert {name: len(each.bodies) for name, each in consumers.items()} == {"b": 0, "c": 0, owner: 8}
+
+
+@pytest.mark.parametrize("to_address", [False, True])
+@pytest.mark.parametrize(
+    ("routing", "is_here", "back"),
+    [("anycast", False, True), ("multicast", False, False), ("multicast", True, False)],
+)
+def test_what_expired_on_its_way_to_a_node_is_retried_to_its_address(
+    routing: str, is_here: bool, back: bool, to_address: bool
+) -> None:
+    """A copy stays, as other subscriptions had theirs, but for who wants it sent to all of them again."""
+    rules = {**DIES, "expiry_address": "expired"}
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
+    a.admin("queue-create", name="expired")
+    b.admin("queue-create", name="there", address="news", routing_type=routing)
+    if is_here:
+        a.admin("queue-create", name="here", address="news", routing_type=routing)
+    cluster.run()
+    b.crash()
+    cluster.run()
+    assert a.admin("send", address="news", messages=[{"body": "x", "ttl_ms": 500}]) == {"accepted": 1}
+    if is_here:
+        answer = a.admin("receive", address="here", count_max=1, wait_ms=1)
+        assert a.admin("settle", tag=answer["tag"], outcome="accepted") == {}
+    cluster.wait(2_000)
+    assert count_at(a, "expired") == 1
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    goes = back or to_address
+    said = a.admin("dead-letters-retry", queue="expired", to_address=to_address)
+    assert said == {"retried": int(goes), "left": int(not goes)}
+    cluster.run()
+    assert count_at(b, "there") == int(goes)
+    if is_here:
+        assert count_at(a, "here") == int(to_address)
+
+
+def test_a_copy_of_a_node_that_is_not_there_makes_no_queue_on_its_topic() -> None:
+    """Nobody tells then what reads there: the address has no way, and the copy waits for who knows."""
+    gathered = {**DIES, "auto_create_queues": False}
+    rules = {"#": {**DIES, "auto_create_queues": True}, "gathered": gathered}
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": rules})
+    a.admin("queue-create", name="gathered")
+    b.admin("queue-create", name="DLQ")
+    for queue in ("s1", "s2"):
+        b.admin("queue-create", name=queue, address="news", routing_type="multicast")
+    cluster.run()
+    assert a.admin("send", address="news", messages=[{"body": "x"}]) == {"accepted": 1}
+    cluster.run()
+    reject(b, "s1")
+    assert b.admin("messages-move", queue="DLQ", address="gathered") == {"moved": 1, "left": 0}
+    cluster.run()
+    cluster.wait(1_000)
+    b.crash()
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(1_000)
+    assert a.admin("dead-letters-retry", queue="gathered") == {"retried": 0, "left": 1}
+    assert "news" not in a.broker.store.queues
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    assert a.admin("dead-letters-retry", queue="gathered") == {"retried": 1, "left": 0}
+    cluster.run()
+    assert (count_at(b, "s1"), count_at(b, "s2")) == (1, 1)
