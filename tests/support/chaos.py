@@ -236,6 +236,7 @@ def told(stage: Stage, cell: Cell) -> dict[str, Any]:
         "producers": producers,
         "consumers": {"mq2": uri("mq2", HEIR), other: uri(other, "mq2", HEIR)},
         "backlog": {"queue": f"old-{stage.cells}", "uri": uri(place), "count": BACKLOG, "read_from": uri(reader)},
+        "answers_at_stop": not command.begins_at_last,
     }
 
 

@@ -139,7 +139,7 @@ def load(make_broker: Make) -> Iterator[tuple[MixedNodes, Load]]:
     one, two, three = nodes.start()
     nodes.all_linked()
     producers = {"mq0": uri_of(one), "mq1": uri_of(two)}
-    traffic = Load("orders", producers, {"mq1": uri_of(two), "mq2": uri_of(three)})
+    traffic = Load("orders", producers, {"mq1": uri_of(two), "mq2": uri_of(three)}, answers_at_stop=False)
     traffic.begin()
     try:
         yield nodes, traffic

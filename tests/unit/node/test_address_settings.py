@@ -220,6 +220,19 @@ def test_a_queue_that_is_paused_stays_so_and_goes_after_its_pause(paused_after_m
     assert site.queues() == {}
 
 
+def test_the_time_of_a_queue_begins_when_it_is_resumed_though_its_pause_was_short() -> None:
+    site = Site()
+    site.use()
+    site.stage.wait(20_000)
+    site.stage.admin("queue-pause", name="orders")
+    site.stage.wait(9_000)
+    site.stage.admin("queue-resume", name="orders")
+    site.stage.wait(29_000)
+    assert site.queues() == {"orders": 0}
+    site.stage.wait(2_000)
+    assert site.queues() == {}
+
+
 def test_a_restart_counts_idle_queues_again() -> None:
     site = Site()
     site.use()

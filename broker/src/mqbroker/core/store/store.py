@@ -612,6 +612,7 @@ class Store(PagingStore):
         queue.kind = replace(queue.kind, paused=is_paused)
         queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
         if not is_paused and not queue.consumers:
+            queue.idle_until_ms = 0
             self.auto_delete.drained(queue)  # the pause spared it
         if queue.journal_id:
             self.journal.declare(queue.journal_id, queue.kind.encoded())
