@@ -84,7 +84,7 @@ def widen(stage: Stage, by: str, count: int, name: str = "a.b") -> None:
         stage.admin("queue-create", name=f"s{number}", address=address, routing_type="multicast")
 
 
-WIDE = {"wildcards": 80, "queues": 400, "queues of an address with wildcards": 399}
+WIDE = {"wildcards": 89, "queues": 800, "queues of an address with wildcards": 799}
 
 
 @pytest.mark.parametrize("is_diverted", [False, True])
@@ -109,11 +109,11 @@ def test_copies_for_queues_and_addresses_with_wildcards_are_parts(by: str, is_di
 def test_messages_that_are_alike_are_copied_as_one_run_and_those_for_one_queue_are_not_copied() -> None:
     stage = stage_with()
     stage.admin("queue-create", name="a.b")
-    widen(stage, "queues", 400)
+    widen(stage, "queues", 800)
     assert posted(stage, 4).close() == 1
     assert posted(stage, 4, "a.b").close() == 1 + 10
     assert posted(stage, 4, "a.b::s1").close() == 1
-    stage.admin("queue-create", name="s400", address="a.b", routing_type="multicast", selector="x = 1")
+    stage.admin("queue-create", name="s800", address="a.b", routing_type="multicast", selector="x = 1")
     assert posted(stage, 4, "a.b").close() == 4 * (1 + 10)
 
 
@@ -178,7 +178,7 @@ def test_copies_of_dead_letters_are_parts(outcome: Any, is_enlisted: bool, by: s
     stage.admin("queue-create", name="DLQ")
     if by == "queues":
         stage.admin("queue-create", name="all", address="#", routing_type="multicast")  # gets no dead letters
-        widen(stage, by, 396, "DLQ")
+        widen(stage, by, 796, "DLQ")
     work = Transaction(stage.broker.store)
     if is_enlisted:
         enlisted = [(queue, segment, outcome)]

@@ -316,7 +316,8 @@ class LimitTable(OptionTable):
         "Parts of one transaction; one with more can only be rolled back. A commit is done in one go, in which "
         "everybody else waits some 10 µs for each. Up to 256 messages in a row for one address, with the same header "
         "and without expiry, group, delay, key or duplicate id, are one part; any other message is one, and so is a "
-        "range of acknowledgements.",
+        "range of acknowledgements. Ten copies of a part over diverts or for addresses with wildcards, or eighty "
+        "queues that get one, are a part more.",
         ge=1,
         le=50_000,
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address_store import AddressStore
 
 COPIES_MAX = 1000
-QUEUES_PER_COPY = 4  # that get a copy cost what it does to follow a divert
+QUEUES_PER_COPY = 8  # that get a copy cost what it does to follow a divert
 LetsIn = Callable[[Address, int], bool]  # whether an address takes anything of so many messages
 T = TypeVar("T")
 RoutedPlace = tuple[Address, str]  # an address, and the routing type of its queues that are meant, empty for all
