@@ -441,3 +441,20 @@ def test_a_filter_by_size_knows_how_large_a_message_is_that_is_moved() -> None:
     assert counts(stage) == {"source": 1}
     assert stage.admin("messages-move", queue="source", address="sorted") == {"moved": 1, "left": 0}
     assert counts(stage) == {"large": 1}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_copy_whose_topic_has_no_queue_any_more_goes_where_an_exclusive_divert_takes_it(exclusive: bool) -> None:
+    """A divert that is not exclusive had its copy, and a queue would be made on the topic that nobody reads."""
+    stage = stage_with(address_settings={"#": {**DIES, "auto_delete_addresses": False}})
+    for queue in ("DLQ", "audit"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="s", address="news", routing_type="multicast")
+    send(stage, "x", to="news")
+    answer = stage.admin("receive", address="s", count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    stage.admin("queue-delete", name="s")
+    reload(stage, divert("d", "news", "audit", exclusive=exclusive))
+    said = stage.admin("dead-letters-retry", queue="DLQ")
+    assert said == {"retried": int(exclusive), "left": int(not exclusive)}
+    assert counts(stage) == {"audit" if exclusive else "DLQ": 1}

@@ -41,6 +41,7 @@ for try in 1 2 3; do
         -A) word=$("$SUDO_ASKPASS" "$prompt") ;;
     esac
     printf '%s\\n' "$word" >> "$(dirname "$0")/tried"
+    [ ! -e "$(dirname "$0")/silent" ] || exec sleep 20
     if [ "$word" = "$(cat "$(dirname "$0")/right")" ]; then
         [ -n "$validate" ] || exec "$@"
         exit 0
@@ -155,6 +156,30 @@ def test_a_password_that_is_refused_a_minute_later_too_is_tried_no_more(tmp_path
         refuse(later)
         refuse(next_way(later))
     assert tried(tmp_path) == [RIGHT] * 2
+
+
+def test_a_refusal_holds_until_the_next_try_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is slow to come back: a try that nobody hears of counts there as one of those that are wrong."""
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    later = next_way(way)
+    refuse(later, at_least_s=0)
+    (tmp_path / "tried").unlink()
+    (tmp_path / "silent").touch()
+    monkeypatch.setattr(shell, "TRIAL_S_MAX", 0.5)
+    later.trial.again_at_s = time.monotonic()
+    with pytest.raises(CommandError, match="no answer within"):
+        shell.run(later, ["true"])
+    (tmp_path / "silent").unlink()
+    for _ in range(3):
+        refuse(later, at_least_s=0)
+    assert tried(tmp_path) == [RIGHT], "once, and not again before a minute is over"
+    monkeypatch.undo()
+    (tmp_path / "right").write_text(RIGHT)
+    later.trial.again_at_s = time.monotonic()
+    assert shell.run(later, ["echo", "x"]).out == b"x\n"
+    assert later.trial.refused is None
 
 
 def next_way(way: LocalShell) -> LocalShell:

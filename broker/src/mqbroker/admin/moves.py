@@ -351,10 +351,12 @@ class Retry(Move):
         try:
             if found is not None and found.kind.address == address and not found.kind.is_forwarding:
                 return alone_at(self.store, address, queue, BROKER)
+            if found is not None and found.kind.is_forwarding and not (found.kind.forwards_shared or self.to_address):
+                return None  # the copy of a subscription elsewhere
             there = self.store.addresses.get(address)
             if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
                 return elsewhere
-            has_way = there is not None and (there.has_way or self.store.is_diverted(address))
+            has_way = there is not None and (there.has_way or self.store.find_diverted(address))
             if queue not in ("", address) and not has_way and not self.to_address:
                 return None  # it may have been a subscription: a queue would be made that nobody reads
             # As whoever sends there; to an address with wildcards nobody does.

@@ -128,9 +128,11 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
     if not trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX):
         raise Unreachable(shell.name, "another try of the password for sudo does not end")
     try:
-        if trial.again_at_s is not None and time.monotonic() >= trial.again_at_s:
-            trial.refused = trial.again_at_s = shell.tried = None
-        if trial.refused is None and shell.tried is None:
+        is_again = trial.again_at_s is not None and time.monotonic() >= trial.again_at_s
+        if is_again:
+            shell.tried = None
+            trial.again_at_s = time.monotonic() + AGAIN_S  # where nothing is heard of it
+        if is_again or (trial.refused is None and shell.tried is None):
             shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
             _note(trial, shell.tried)
         refused, tried = trial.refused, shell.tried
@@ -148,10 +150,10 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
 def _note(trial: Trial, result: CommandResult) -> None:
     if result.code == BROKE_OFF:
         return
-    if result.code != 0:
-        trial.refused = result
-        trial.again_at_s = time.monotonic() + AGAIN_S if trial.has_worked else None
-    trial.has_worked = result.code == 0
+    is_right = result.code == 0
+    trial.refused = None if is_right else result
+    trial.again_at_s = time.monotonic() + AGAIN_S if trial.has_worked and not is_right else None
+    trial.has_worked = is_right
 
 
 def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> CommandResult:

@@ -161,6 +161,31 @@ def test_what_expired_on_its_way_to_a_node_is_retried_to_its_address(
         assert count_at(a, "here") == int(to_address)
 
 
+@pytest.mark.parametrize("to_address", [False, True])
+def test_what_expired_on_its_way_to_a_subscription_goes_to_no_queue_that_had_it_here(to_address: bool) -> None:
+    """The node has started anew, and knows nothing of the other one's bindings; its own queue had the message."""
+    rules = {**DIES, "expiry_address": "expired"}
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
+    for queue in ("expired", "news"):
+        a.admin("queue-create", name=queue)
+    b.admin("queue-create", name="there", address="news", routing_type="multicast")
+    cluster.run()
+    b.crash()
+    cluster.run()
+    message = {"body": "x", "ttl_ms": 500, "durable": True}
+    assert a.admin("send", address="news", messages=[message]) == {"accepted": 1}
+    answer = a.admin("receive", address="news", count_max=1, wait_ms=1)
+    assert a.admin("settle", tag=answer["tag"], outcome="accepted") == {}
+    cluster.wait(2_000)
+    assert count_at(a, "expired") == 1
+    a.crash()
+    a.start()
+    cluster.run()
+    said = a.admin("dead-letters-retry", queue="expired", to_address=to_address)
+    assert said == {"retried": int(to_address), "left": int(not to_address)}
+    assert count_at(a, "news") == int(to_address)
+
+
 def test_a_copy_of_a_node_that_is_not_there_makes_no_queue_on_its_topic() -> None:
     """Nobody tells then what reads there: the address has no way, and the copy waits for who knows."""
     gathered = {**DIES, "auto_create_queues": False}
