@@ -235,7 +235,7 @@ class Move(Purge):
         memory = self.store.memory
         if not memory.is_full or all(place.can_page for place in takers):
             return True
-        return not self.picker.is_of_pages and memory.held_bytes - self.owed_bytes < memory.max_bytes * 5 // 4
+        return not self.picker.is_of_pages and memory.has_margin(self.owed_bytes)
 
     def lets_in(self, target: Address) -> bool:
         """Whether diverts may bring a message there: an address that is full and drops lets none pass either."""

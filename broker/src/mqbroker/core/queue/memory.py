@@ -56,6 +56,13 @@ class Memory:
         """Whether it is nearly full: by a margin, so that credit does not flap."""
         return self.held_bytes >= self.max_bytes - self.max_bytes // 8
 
+    def has_margin(self, owed_bytes: int = 0) -> bool:
+        """Whether what takes memory for a while only may go on though it is full: a quarter beyond the bound.
+
+        `owed_bytes`: what is held and about to be given back.
+        """
+        return self.held_bytes - owed_bytes < self.max_bytes * 5 // 4
+
     @property
     def why_full(self) -> str:
         """What those are told whose messages are not taken in."""

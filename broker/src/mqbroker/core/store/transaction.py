@@ -114,7 +114,7 @@ class Transaction:
         why = ""
         if self.size_bytes + size_bytes > limits.transaction_max_size_bytes:
             why = _beyond(limits.transaction_max_size_bytes, "bytes", "max-size-bytes")
-        elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
+        elif size_bytes and memory.is_full and not (may_page and memory.has_margin()):
             why = memory.why_full
         elif posted is not None and self.posted_count >= limits.transaction_messages_max:
             why = _beyond(limits.transaction_messages_max, "messages", "messages-max")
