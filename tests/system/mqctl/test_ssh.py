@@ -34,14 +34,6 @@ def server(tmp_path: Path) -> Iterator[SshServer]:
     one.close()
 
 
-@pytest.fixture
-def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshConnector]:
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    one = SshConnector()
-    yield one
-    one.close()
-
-
 def reach(connector: SshConnector, variables: dict[str, object], name: str = "mq1") -> Shell:
     """A shell there. sshd answers a login before it writes of it, and runs a command only behind that."""
     shell = connector.shell(access_of(name, variables, {}))

@@ -32,14 +32,6 @@ IDENTITIES = 12  # what an agent answers: SSH_AGENT_IDENTITIES_ANSWER
 TIMEOUT_S = 3  # of ssh: what a busy machine does not do within it is done again
 
 
-@pytest.fixture
-def connector(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshConnector]:
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    one = SshConnector()
-    yield one
-    one.close()
-
-
 def reach(connector: SshConnector, variables: dict[str, object], name: str = "mq1") -> Shell:
     """A shell there that has run a command. A host that was slow once is asked again."""
     shells: list[Shell] = []
