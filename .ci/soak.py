@@ -6,9 +6,9 @@
 Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer,
 that of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories
 of clusters, also of such with old journals, whole tables of which each day has a third, histories in which bugs show,
-of disks that do not do what they say, of nodes that are backed up, and of clusters with all switched on, or whose
-nodes are given up, lose their heirs as they leave, or find each other by names, crowds of peers, a search for planted
-bugs, and small breaks of the code that tests should notice.
+of disks that do not do what they say, of nodes that are backed up, and of clusters with all switched on, that page,
+whose queues drain, or whose nodes leave, are given up, lose their heirs as they leave, or find each other by names,
+crowds of peers, a search for planted bugs, and small breaks of the code that tests should notice.
 Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
@@ -34,7 +34,8 @@ HISTORIES_TURN_S = 60.0
 MUTANTS_TURN_S = 300.0
 TURNS = (
     "fuzzer", "tables", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants",
-    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up", "named",
+    "worn disks", "full clusters", "given up", "planted bugs", "fallen heirs", "backed up", "named", "drained",
+    "leaving", "leaving subscriptions", "paged cluster",
 )  # fmt: skip
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
@@ -166,9 +167,6 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
     if name == "tables":
         return Turn(name, (*pytest, *TABLES), (("SOAK", "1"),))
-    if name in ("old copies", "bugs", "worn disks", "full clusters", "given up", "fallen heirs", "backed up", "named"):
-        option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
-        return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":
         return Turn(name, (sys.executable, "-m", "tests.fuzz.fuzz_rooms", "--seconds", fuzz_s, "--seed", str(seed)))
     if name == "planted bugs":
@@ -177,8 +175,11 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
     if name == "mutants":
         seconds = f"{min(MUTANTS_TURN_S, left_s):.0f}"
         return Turn(name, (sys.executable, "-m", "tests.mutants", "--seconds", seconds, "--seed", str(seed)))
-    command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit", "tests/fuzz")
-    return Turn(name, command, (("SOAK", "1"), ("EXAMPLES", "1000")))
+    if name == "properties":
+        words = ("--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit", "tests/fuzz")
+        return Turn(name, (*pytest, *words), (("SOAK", "1"), ("EXAMPLES", "1000")))
+    option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
+    return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
 
 
 def take(turn: Turn, left_s: float) -> bool:

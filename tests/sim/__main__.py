@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.sim.backed_up import BackedUp
 from tests.sim.clusters import ClusterSimulation
+from tests.sim.drained import DrainedClusters, LeavingClusters, LeavingSubscriptions
 from tests.sim.fallen_heirs import FallenHeirs
 from tests.sim.full_clusters import FullClusters
 from tests.sim.given_up import GivenUpClusters
@@ -25,6 +26,7 @@ Kind = type[Simulation | ClusterSimulation | OldCopies]
 KINDS: Final[dict[str, Kind]] = {
     "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
     "worn_disks": WornDisks, "full_clusters": FullClusters, "given_up": GivenUpClusters,
+    "drained": DrainedClusters, "leaving": LeavingClusters, "leaving_subscriptions": LeavingSubscriptions,
     "fallen_heirs": FallenHeirs, "backed_up": BackedUp, "named": NamedClusters,
 }  # fmt: skip
 
@@ -42,6 +44,11 @@ def main() -> int:
     kinds.add_argument("--paged-cluster", action="store_true", help="of clusters that page, with priorities")
     kinds.add_argument("--full-clusters", action="store_true", help="of clusters with much that can be switched on")
     kinds.add_argument("--given-up", action="store_true", help="of clusters whose nodes are given up and come back")
+    kinds.add_argument("--drained", action="store_true", help="of clusters whose queues drain to other nodes")
+    kinds.add_argument("--leaving", action="store_true", help="of clusters of which whole nodes leave")
+    kinds.add_argument(
+        "--leaving-subscriptions", action="store_true", help="of clusters of which nodes leave that have subscriptions"
+    )
     kinds.add_argument(
         "--fallen-heirs", action="store_true", help="of clusters of which a node leaves and its heir is lost"
     )

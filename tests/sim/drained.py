@@ -93,7 +93,7 @@ class DrainedClusters(ClusterSimulation):
 
 class LeavingClusters(DrainedClusters):
     """Histories in which whole nodes leave, some of them half-way. `moved` counts receipts that were looked at when all
-    had gone, and `wrong` has those that did not balance."""
+    had gone, and `wrong` has those that did not balance, which are violations."""
 
     def __init__(self, seed: int) -> None:
         self.moved = 0
@@ -114,7 +114,9 @@ class LeavingClusters(DrainedClusters):
         for at_ms in range(0, BUSY_MS, LOOK_EACH_MS):
             for node in self.nodes:
                 self.world.after(at_ms, partial(self._look, node))
-        return ClusterSimulation.run(self)
+        verdict = ClusterSimulation.run(self)
+        verdict.violations += self.wrong
+        return verdict
 
     def _leave(self, node: ClusterNode, other: ClusterNode) -> None:
         if node.is_up:

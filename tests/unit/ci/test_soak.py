@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.sim.__main__ import KINDS
 from tests.support.programs import program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,8 +54,16 @@ def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
     assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1008000"
     assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1006000"
     assert turns["planted bugs"].again == "python -m tests.sim.search --seconds 100 --from 1013000"
+    assert turns["leaving"].again == "python -m tests.sim --leaving --soak 60 --from 1018000"
     assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1009"
     assert soak.turn_of(len(soak.TURNS) + 7, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+
+
+def test_each_kind_of_history_has_its_turn(soak: ModuleType) -> None:
+    """Else nobody looks at seeds of it beside those that tests take."""
+    turns = (soak.turn_of(number, 1, 1.0) for number in range(len(soak.TURNS)))
+    options = {turn.command[3] for turn in turns if turn.command[2] == "tests.sim"}
+    assert options == {f"--{name.replace('_', '-')}" for name in KINDS}
 
 
 @pytest.mark.slow
