@@ -137,7 +137,7 @@ NOT_HOSTS = (
 BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
-FAST, CHANGED = "not system and not slow", ("--of-changes",)
+FAST, CHANGED, LANDING = "not system and not slow", ("--of-changes",), ("--of-landing",)
 LINT = (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", "."))
 # Others look for the same: ruff at the form of Python, ansible-lint at that of YAML, a test of contracts at the
 # changelog, and what cannot be compiled cannot be imported. Alone, `.ci/sanity` runs these as well.
@@ -154,7 +154,7 @@ PARTS = (
     Part("crash points", (pytest("tests/crash"),), lane=LOOKING),
     Part("simulation", (pytest("tests/sim"),), lane=LOOKING),
     Part("fast tests", (pytest(*BY_TEST, *CHANGED, "-m", FAST, "tests", *NOT_SLOW),), is_fast=True, is_extra=True),
-    Part("tests of changes", (pytest(*BY_TEST, *CHANGED, "-m", "not system", "tests", *NOT_SLOW),), is_extra=True),
+    Part("tests of changes", (pytest(*BY_TEST, *LANDING, "-m", "not system", "tests", *NOT_SLOW),), is_extra=True),
     # Fast, slow, and those that need root. In one process, as all in this lane: the other lanes have the other core,
     # what shares a core costs more, and finding the tests takes each process as long as a quarter of them.
     Part("tests in one process", (pytest("tests", *NOT_SLOW),)),

@@ -1,17 +1,21 @@
-"""Which fast tests a change calls for: `make check` takes those (`--of-changes`), a run of all takes everything.
+"""Which tests a change calls for: `make check` takes those (`--of-changes`), a run of all takes everything.
 
-What changed is what differs from the branch that this one follows, or where it follows none or is where that one is,
-what differs from the commit before; files that git does not know yet are changes too. A file of tests is taken where
+What changed is what differs from the commit that `SINCE` names; without it, from where this branch left the one that it
+follows, or else `main`; and where it has left neither, from the commit before. Files that git does not know yet are
+changes too. A file of tests is taken where
 
 - it, something in tests/ that it imports, or a conftest.py around it was changed, or imports a module that was;
 - it stands in the folder of a room of which a module was changed (`tests/unit/core/queue/` of `core/queue/ring.py`);
-- it looks at all files, or plays whole conversations (ALWAYS).
+- it looks at all files, or plays whole conversations (ALWAYS);
+- it plays whole nodes (PLAYERS), and a module of a room that these consist of was changed (PLAYED): before a landing
+  only (`--of-landing`), because all of those take longer than anybody waits after each change.
 
 A change of anything that no row of ROOMS names, as of a lock file, takes everything; and so does no history.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 OPTION: Final = "--of-changes"
+OPTION_AT_LANDING: Final = "--of-landing"
+SINCE: Final = "SINCE"  # in the environment: what is compared with
 ALWAYS: Final = ("tests/contract/", "tests/golden/", "tests/scenarios/")
 # Where a change begins with this -> folders of tests that are taken for it; `{room}` is where the file stands in there.
 ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -45,6 +51,9 @@ ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "README.md": (),
     "tests/": (),
 }
+# Few of these import what was changed: they meet it in a node that they run.
+PLAYED: Final = tuple(f"broker/src/mqbroker/{room}/" for room in ("amqp", "journal", "core", "cluster", "node"))
+PLAYERS: Final = ("tests/unit/node/", "tests/unit/admin/")
 IMPORT: Final = re.compile(r"^[ \t]*(?:from ([\w.]+) import ([^\n#(]+|\([^)]*\))|import ([\w., ]+))", re.MULTILINE)
 PACKAGES: Final = {"broker/src/": "mqbroker", "cli/src/": "mqctl", "": "tests"}
 LIMIT_S: Final = 60.0
@@ -52,16 +61,18 @@ LIMIT_S: Final = 60.0
 
 def changed(root: Path) -> list[str] | None:
     """Paths below `root` that were changed, moved or deleted; nothing where git cannot say."""
-    heads = [_git(root, "rev-parse", name) for name in ("HEAD", "@{upstream}")]
-    if heads[0] is None:
-        return None
-    base = "HEAD^" if heads[1] in (None, heads[0]) else _git(root, "merge-base", "HEAD", "@{upstream}")
-    differing = _git(root, "diff", "--name-only", "--no-renames", base.strip() if base else "HEAD^")
+    differing = _git(root, "diff", "--name-only", "--no-renames", os.environ.get(SINCE) or _base(root))
     unknown = _git(root, "ls-files", "--others", "--exclude-standard")
     return None if differing is None or unknown is None else [*differing.splitlines(), *unknown.splitlines()]
 
 
-def chosen(paths: Iterable[str], files: Mapping[str, str]) -> set[str] | None:
+def _base(root: Path) -> str:
+    head = _git(root, "rev-parse", "HEAD")
+    left = (_git(root, "merge-base", "HEAD", followed) for followed in ("@{upstream}", "main"))
+    return next((base.strip() for base in left if base is not None and base != head), "HEAD^")
+
+
+def chosen(paths: Iterable[str], files: Mapping[str, str], *, is_landing: bool = False) -> set[str] | None:
     """Those of `files` (path -> text; all of tests/) that a change of `paths` calls for; nothing: all of them."""
     folders, touched = set(ALWAYS), set[str]()
     for path in paths:
@@ -69,6 +80,8 @@ def chosen(paths: Iterable[str], files: Mapping[str, str]) -> set[str] | None:
             return None
         folders.update(_folder(row, path.removeprefix(prefix), files) for row in ROOMS[prefix])
         touched.update(_modules(path))
+        if is_landing and path.startswith(PLAYED):
+            folders.update(PLAYERS)
     needed = {path: _imported(text) for path, text in files.items()}
     own = {path: _modules(path) for path in files}
     while more := {name for path, names in needed.items() if names & touched for name in own[path] - touched}:
@@ -143,13 +156,15 @@ class OfChanges:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option."""
+    """The options."""
     parser.addoption(OPTION, action="store_true", help="only tests that what was changed calls for")
+    parser.addoption(OPTION_AT_LANDING, action="store_true", help="as that, and those that play whole nodes with it")
 
 
 def choose(config: pytest.Config) -> None:
     """Make the choice where it is wanted."""
-    if not config.getoption(OPTION):
+    is_landing = bool(config.getoption(OPTION_AT_LANDING))
+    if not is_landing and not config.getoption(OPTION):
         return
     told = vars(config).get("workerinput")
     if told is not None:
@@ -157,5 +172,5 @@ def choose(config: pytest.Config) -> None:
     else:
         paths = changed(ROOT)
         files = {str(file.relative_to(ROOT)): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
-        taken = None if paths is None else chosen(paths, files)
+        taken = None if paths is None else chosen(paths, files, is_landing=is_landing)
     config.pluginmanager.register(OfChanges(ROOT, taken), "of-changes")

@@ -193,6 +193,8 @@ def test_what_check_leaves_out_is_in_the_test_of_everything(checks: ModuleType) 
     (fast,) = next(part for part in checks.PARTS if part.name == "fast tests").commands
     (whole,) = next(part for part in checks.PARTS if part.name == "tests in one process").commands
     assert set(fast) - set(whole) == {checks.FAST, *checks.CHANGED, *checks.BY_TEST}
+    (landing,) = next(part for part in checks.PARTS if part.name == "tests of changes").commands
+    assert set(landing) - set(whole) == {"not system", *checks.LANDING, *checks.BY_TEST}
     assert whole.count("-m") == 1, "of python -m pytest"
 
 

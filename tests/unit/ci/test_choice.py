@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.choice import ALWAYS, ROOMS, changed, chosen
+from tests.support.choice import ALWAYS, PLAYERS, ROOMS, SINCE, changed, chosen
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,9 +19,13 @@ FILES = {
     "tests/unit/core/queue/test_dispatch.py": "from mqbroker.core.queue.dispatch import Dispatch\n",
     "tests/unit/core/queue/test_ring.py": "import os\n",
     "tests/unit/core/address/test_creation.py": "from mqbroker.core.address.creation import Creation\n",
+    "tests/unit/amqp/test_unsettled.py": "",
+    "tests/unit/journal/test_groups.py": "",
+    "tests/unit/cluster/test_topology.py": "",
     "tests/unit/io/disk/test_disk.py": "def test_it():\n    from mqbroker.core.queue import dispatch\n",
     "tests/unit/node/test_turns.py": "from tests.support import (\n    nodes,\n    patience,\n)\n",
     "tests/unit/node/test_posts.py": "import tests.support.posts as posts\n",
+    "tests/unit/admin/test_moves.py": "from mqbroker.admin.moves import move\n",
     "tests/support/nodes.py": "from mqbroker.core.queue.dispatch import (\n    Dispatch,\n)\n",
     "tests/support/posts.py": "from tests.support.nodes import Node\n",
     "tests/unit/mqctl/test_plan.py": "from mqctl.plan.plan import Plan\n",
@@ -33,6 +37,7 @@ OF_DISPATCH = {
     "test_dispatch.py", "test_ring.py", "test_disk.py", "test_turns.py", "test_posts.py", "test_operation.py",
 }  # fmt: skip
 OF_QUEUES = {"test_dispatch.py", "test_ring.py", "test_disk.py"}
+OF_NODES = {"test_turns.py", "test_posts.py", "test_moves.py"}
 # `tests` is another package there, so that the module is read as a file.
 CONFTEST = """\
 import importlib.util
@@ -46,9 +51,9 @@ def pytest_configure(config): choice.choose(config)
 """
 
 
-def names(paths: list[str], files: dict[str, str] = FILES) -> set[str] | None:
+def names(paths: list[str], *, is_landing: bool = False) -> set[str] | None:
     """Without folders, and without those that are always taken."""
-    found = chosen(paths, files)
+    found = chosen(paths, FILES, is_landing=is_landing)
     return None if found is None else {path.rpartition("/")[2] for path in found if not path.startswith(ALWAYS)}
 
 
@@ -83,9 +88,27 @@ def test_a_change_calls_for_its_room_and_for_what_needs_it(path: str, taken: set
     assert "tests/contract/test_tidy.py" in (chosen([path], FILES) or FILES)
 
 
+@pytest.mark.parametrize(
+    ("path", "besides"),
+    [
+        (DISPATCH, OF_NODES),
+        ("broker/src/mqbroker/amqp/unsettled.py", OF_NODES),
+        ("broker/src/mqbroker/journal/plan.py", OF_NODES),
+        ("broker/src/mqbroker/cluster/topology.py", OF_NODES),
+        ("broker/src/mqbroker/node/broker/broker.py", OF_NODES),
+        ("broker/src/mqbroker/io/disk/disk.py", set()),
+        ("broker/src/mqbroker/admin/health.py", set()),
+        ("cli/src/mqctl/plan/plan.py", set()),
+        ("docs/CLIENTS.md", set()),
+    ],
+)
+def test_before_a_landing_whole_nodes_are_played_with_what_they_consist_of(path: str, besides: set[str]) -> None:
+    assert names([path], is_landing=True) == (names([path]) or set()) | besides
+
+
 def test_of_the_tests_that_there_are_each_room_has_its_own() -> None:
     files = {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "tests").rglob("*.py")}
-    for row in (row for rows in ROOMS.values() for row in rows if "{" not in row):
+    for row in (*PLAYERS, *(row for rows in ROOMS.values() for row in rows if "{" not in row)):
         assert any(path.startswith(row) for path in files), row
     dispatch = chosen([DISPATCH], files)
     assert dispatch is not None
@@ -101,8 +124,11 @@ def git(place: Path, *words: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_changed_is_what_differs_from_the_branch_that_is_followed(tmp_path: Path) -> None:
+def test_what_changed_is_what_differs_from_the_branch_that_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And from the commit before, where there is nothing besides; new files, and those that are gone, are changes."""
+    monkeypatch.delenv(SINCE, raising=False)
     assert changed(tmp_path) is None, "no history"
     git(tmp_path, "init", "-q", "-b", "main")
     (tmp_path / "one").write_text("1")
@@ -122,11 +148,23 @@ def test_what_changed_is_what_differs_from_the_branch_that_is_followed(tmp_path:
     git(tmp_path, "commit", "-qm", "three")
     (tmp_path / "two").write_text("3")
     assert changed(tmp_path) == ["new", "two"]
+    git(tmp_path, "branch", "--unset-upstream")
+    git(tmp_path, "commit", "-qam", "four")
+    assert changed(tmp_path) == ["new", "two"], "all since it left main, where it follows nothing"
+    git(tmp_path, "branch", "-m", "main", "other")
+    assert changed(tmp_path) == ["two"]
+    monkeypatch.setenv(SINCE, "other^")
+    assert changed(tmp_path) == ["new", "one", "two"]
+    monkeypatch.setenv(SINCE, "nobody")
+    assert changed(tmp_path) is None, "what cannot be told takes all"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", ["0", "2"])
-def test_a_run_takes_what_changes_call_for(tmp_path: Path, processes: str) -> None:
+@pytest.mark.parametrize(
+    ("processes", "option", "besides"),
+    [("0", "--of-changes", set()), ("2", "--of-changes", set()), ("2", "--of-landing", {"test_moves.py"})],
+)
+def test_a_run_takes_what_changes_call_for(tmp_path: Path, processes: str, option: str, besides: set[str]) -> None:
     for path, text in FILES.items():
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -143,11 +181,11 @@ def test_a_run_takes_what_changes_call_for(tmp_path: Path, processes: str) -> No
     git(tmp_path, "commit", "-qm", "two")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-n", processes, "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path,
-         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", "--of-changes", "tests"],
-        env={**os.environ, "PYTEST_ADDOPTS": ""}, cwd=tmp_path, capture_output=True, text=True,
+         "-p", "no:cacheprovider", f"--override-ini=pythonpath={ROOT}", option, "tests"],
+        env={**os.environ, "PYTEST_ADDOPTS": "", SINCE: ""}, cwd=tmp_path, capture_output=True, text=True,
         timeout=5 * PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(OF_DISPATCH) + 1} passed" in done.stdout
-    assert set(re.findall(r"(\w+\.py)::test_it", done.stdout)) == {*OF_DISPATCH, "test_tidy.py"}
-    assert "of changes: 10 files of tests; all: make test" in done.stdout
+    assert f"{len(OF_DISPATCH | besides) + 1} passed" in done.stdout
+    assert set(re.findall(r"(\w+\.py)::test_it", done.stdout)) == {*OF_DISPATCH, *besides, "test_tidy.py"}
+    assert f"of changes: {10 + len(besides)} files of tests; all: make test" in done.stdout
