@@ -21,10 +21,13 @@ CLOCKS = {"monotonic", "perf_counter", "time"}
 WAITS = {
     "communicate": None, "create_connection": 1, "settimeout": 0, "wait_for": 1, "run": None, "check_output": None,
     "check_call": None, "connect": None, "until": 1, "_until": 1, "wait_until": None, "end_of": 1,
+    "receive": 0, "receive_many": 1, "request": None,
 }  # fmt: skip
 # What waits without an argument's name, by what it is called on.
-WAITING = {"_process", "_thread", "changed", "gate", "process", "sender", "thread", "victim", "writer"}
-OWNED = {"wait", "join"}
+WAITING = {
+    "_pages", "_process", "_thread", "changed", "entered", "gate", "process", "sender", "thread", "victim", "writer",
+}  # fmt: skip
+OWNED = {"wait", "join", "close"}
 
 
 def files() -> list[str]:
@@ -195,6 +198,11 @@ process.wait(10)
 sock.settimeout(5)
 subprocess.run(["x"], timeout=30)
 asyncio.wait_for(task, 5)
+receiver.receive(10)
+receiver.receive_many(2, timeout=20)
+connection.request("rpc", "q", timeout=30)
+entered.wait(timeout=30)
+reader._pages.close(10)
 assert 0.1 < time.monotonic() - started_s < 5
 """
 WRONG_BY_THE_CLOCK = """
@@ -220,6 +228,9 @@ thread.join(0.3)
 sock.settimeout(0.01)
 sock.settimeout(PATIENCE_S)
 stage.wait(10)
+stage.close(10)
+client.receive("orders", 10)
+receiver.receive_many(10)
 subprocess.run(["x"], timeout=60)
 assert time.monotonic() < deadline_s
 assert seconds() < 5
@@ -238,7 +249,7 @@ def test_of_enough_patience():
 
 
 def test_what_is_wrong_is_found() -> None:
-    assert [each.value for each in impatient(ast.parse(WRONG))] == [10, 5, 30, 5]
+    assert [each.value for each in impatient(ast.parse(WRONG))] == [10, 5, 30, 5, 10, 20, 30, 30, 10]
     assert len(by_the_clock(ast.parse(WRONG))) == 1
     assert [each.lineno for each in by_the_clock(ast.parse(WRONG_BY_THE_CLOCK))] == [6, 12, 14]
     assert (impatient(ast.parse(RIGHT)), by_the_clock(ast.parse(RIGHT))) == ([], [])

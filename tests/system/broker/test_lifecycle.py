@@ -45,7 +45,7 @@ def send(broker: BrokerProcess, bodies: list[str], durable: bool = True) -> None
 
 def bodies_of(broker: BrokerProcess, count_max: int = 1000) -> list[Any]:
     """What waits on the queue, taken in one session and not settled: it returns when the session ends."""
-    found = broker.admin("receive", address="orders", count_max=count_max, wait_ms=5000)
+    found = broker.admin("receive", address="orders", count_max=count_max, wait_ms=60_000)
     return [message["body"] for message in found["messages"]]
 
 

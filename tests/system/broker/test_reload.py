@@ -154,7 +154,7 @@ def _uri(broker: BrokerProcess, user: str) -> str:
 
 async def _gone(receiver: mq.Receiver, reload: Callable[[], object]) -> mq.ClientError:
     """What a receiver that waits for a message hears of a reload."""
-    waits = asyncio.create_task(receiver.receive(10))
+    waits = asyncio.create_task(receiver.receive(PATIENCE_S))
     await asyncio.sleep(0)
     await asyncio.to_thread(reload)
     with pytest.raises(mq.ClientError) as caught:
@@ -181,7 +181,7 @@ def test_who_is_removed_is_disconnected_and_who_is_not_stays(broker: BrokerProce
             assert isinstance(gone, mq.LoginRefused)
             assert "user 'second' was removed" in str(gone)
             await (await app.sender("orders")).send("m")
-            assert (await stays.receive(10)).body == "m"
+            assert (await stays.receive(PATIENCE_S)).body == "m"
         assert {row["user"] for row in broker.admin("connections")["connections"]} <= {"app"}
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
@@ -203,7 +203,7 @@ def test_who_may_not_receive_any_more_hears_so(broker: BrokerProcess) -> None:
             assert "no permission consume at address 'orders'" in str(gone)
             await (await app.sender("orders")).send("m")
             take("client")
-            assert (await (await app.receiver("orders")).receive(10)).body == "m"
+            assert (await (await app.receiver("orders")).receive(PATIENCE_S)).body == "m"
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 

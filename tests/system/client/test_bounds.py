@@ -82,13 +82,13 @@ def test_a_receiver_holds_its_credit_and_no_more(broker: BrokerProcess) -> None:
         async with mq.connect(uri(broker)) as c:
             await (await c.sender("orders")).send_many(str(n) for n in range(100))
             async with c.receiver("orders", credit=10) as receiver:
-                first = await receiver.receive(30)
+                first = await receiver.receive(PATIENCE_S)
                 assert first.text == "0"
                 # The rest is there for others, as long as nothing is taken here.
                 async with c.receiver("orders", credit=100) as other:
                     others = []
                     while len(others) < 90:
-                        others += await other.receive_many(100, timeout=30)
+                        others += await other.receive_many(100, timeout=PATIENCE_S)
                 assert len(others) == 90
 
     run(work())

@@ -172,11 +172,11 @@ def test_another_broker_of_the_list_takes_over(make_broker: Callable[..., Broker
             sender = await c.sender("orders")
             receiver = await c.receiver("orders")
             await sender.send("to the first")
-            message = await receiver.receive(30)
+            message = await receiver.receive(PATIENCE_S)
             await asyncio.to_thread(first.kill)
             await sender.send("to the second")
             assert str(c.broker) == f"amqp://{second.host}:{second.port}"
-            assert (await receiver.receive(30)).text == "to the second"
+            assert (await receiver.receive(PATIENCE_S)).text == "to the second"
             assert await message.accept() is False
 
     run(work())

@@ -356,7 +356,7 @@ def test_enter_passes_on_exit_codes_and_ends_with_its_command(unique: str) -> No
         assert entered.stdout is not None
         assert entered.stdout.readline() == "in\n"
         entered.terminate()
-        assert entered.wait(timeout=30) == 128 + signal.SIGTERM
+        assert entered.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM
     assert alone.leftovers() == []
 
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_read_ends_the_node(tmp_path: Path, harm: str) -> None:
     elif harm == "gone":
         path.unlink()
     node.disk.read(ReadPage(5, (slices[3],)))
-    node.disk._pages.close(10)
+    node.disk._pages.close(PATIENCE_S)
     assert file_name(slices[3].segment) in node.faults[0].file
     assert not any(type(item) is Done for item in node.inputs)
     assert not node.disk.close()
