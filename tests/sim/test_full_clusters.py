@@ -15,8 +15,8 @@ from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 EXPIRED_TWICE = 45  # what was at two nodes
 DELETED_UNDER_SENDERS = 271100828  # where another node has a queue of that name, and nothing goes there
 LINK_LET_GO = 271101260  # before it was answered, and its queue is needed later
-PAGE_OF_A_RIVAL = 281200179  # of two that waited for each other's turn
-PINNED = (EXPIRED_TWICE, DELETED_UNDER_SENDERS, LINK_LET_GO, PAGE_OF_A_RIVAL)
+PAGE_OF_A_COMPETING_QUEUE = 281200179  # of two that waited for each other's turn
+PINNED = (EXPIRED_TWICE, DELETED_UNDER_SENDERS, LINK_LET_GO, PAGE_OF_A_COMPETING_QUEUE)
 SEEDS = (*range(16), *PINNED)  # each of FEATURES alone, and draws of them
 PURGED_BY = 92  # the search begins there
 BUG_SEEDS_MAX = 60

@@ -195,8 +195,8 @@ class Broker(ClusterBroker):
         if self.store.paging.queues:
             self.store.paging.run()
         more = upkeep(self.store) or more
-        if self.cluster.rival_waits.places:
-            more = self.cluster.rival_waits.look(self.store.dirty) or more
+        if self.cluster.competing_waits.places:
+            more = self.cluster.competing_waits.look(self.store.dirty) or more
         if self.store.remotes.scale_down.changed:
             self.store.remotes.scale_down.write()
         for segment in self.journal.deletable():

@@ -26,7 +26,7 @@ from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
-    from mqbroker.node.cluster.forwarding.rivals import RivalWaits
+    from mqbroker.node.cluster.forwarding.competing_queues import CompetingWaits
 
 HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
@@ -44,7 +44,7 @@ class ForwardLinks(Protocol):
         """The options of the cluster connection that the bridge is of."""
 
     @property
-    def rival_waits(self) -> RivalWaits:
+    def competing_waits(self) -> CompetingWaits:
         """Which queues wait for the turn of another one."""
 
     def attached(self, consumer: ForwardConsumer, answer: Attach) -> None:
@@ -120,7 +120,7 @@ class ForwardConsumer(LinkConsumer):
         if self.competing:
             turn = self._ahead(segment.rank, segment.n)
             if not turn:
-                return 0  # a rival has something from before it
+                return 0  # a competing queue has something from before it
             segment = segment.part(segment.start, turn)
         segment = segment.part(segment.start, self._fitting_window(segment))
         if segment.n > 0 and queue.kind.drain_ends:
@@ -141,7 +141,7 @@ class ForwardConsumer(LinkConsumer):
         return self._send(queue, segment if known == segment.n else segment.part(segment.start, known))
 
     def _ahead(self, place: int, count: int) -> int:
-        return self.forwards.rival_waits.ahead(self.queue, place, count, self.competing)
+        return self.forwards.competing_waits.ahead(self.queue, place, count, self.competing)
 
     def keep_to_old(self) -> None:
         """The drain is to end: what the other node may have goes, wherever it lies, and nothing else."""

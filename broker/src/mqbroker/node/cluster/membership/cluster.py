@@ -17,7 +17,7 @@ from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.format import READ_VERSIONS
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.listeners.accepted_peer import AcceptedPeer, nodes_among
-from mqbroker.node.cluster.forwarding.rivals import RivalWaits
+from mqbroker.node.cluster.forwarding.competing_queues import CompetingWaits
 from mqbroker.node.cluster.membership.bridge import Bridge
 from mqbroker.node.cluster.membership.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.membership.cluster_watcher import ClusterWatcher
@@ -50,7 +50,7 @@ class Cluster:
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
-        self.rival_waits = RivalWaits()
+        self.competing_waits = CompetingWaits()
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
         self._terms = HighestTerms()

@@ -18,17 +18,17 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.queue.unanswered_forwards import ANSWERED_MAX
 from mqbroker.node.amqp.links.ends import set_sending_end
+from mqbroker.node.cluster.forwarding.competing_queues import competing_at
 from mqbroker.node.cluster.forwarding.drain_links import attach_of, heard, pause_told
 from mqbroker.node.cluster.forwarding.forward_consumer import ForwardConsumer
 from mqbroker.node.cluster.forwarding.forwarding_terms import ENDED, NOT_FOUND, OLDER, has_made
-from mqbroker.node.cluster.forwarding.rivals import rivals_at
 from mqbroker.node.values.link_ends import sending_end
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.node.values.subscriptions import is_of_subscribers
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected
 
 if TYPE_CHECKING:
-    from mqbroker.node.cluster.forwarding.rivals import RivalWaits
+    from mqbroker.node.cluster.forwarding.competing_queues import CompetingWaits
     from mqbroker.node.cluster.membership.bridge_peer import BridgePeer
     from mqbroker.node.values.ends import SendingEndOf
 
@@ -53,9 +53,9 @@ class Forwards:
         return self.bridge.of.options
 
     @property
-    def rival_waits(self) -> RivalWaits:
+    def competing_waits(self) -> CompetingWaits:
         """Those of the node, over all its bridges."""
-        return self.bridge.of.cluster.rival_waits
+        return self.bridge.of.cluster.competing_waits
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
@@ -379,6 +379,6 @@ class Forwards:
     def _look(self, changed: Queue) -> None:
         """Which queues have to take turns: only those of one address may."""
         address = self.broker.store.addresses.get(changed.kind.address)
-        for queue, rivals in rivals_at(address, self.consumers).items():
-            self.consumers[queue].competing = rivals
+        for queue, competing in competing_at(address, self.consumers).items():
+            self.consumers[queue].competing = competing
             self.broker.store.dirty[queue] = None

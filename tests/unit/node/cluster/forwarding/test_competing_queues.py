@@ -64,7 +64,7 @@ def part(cluster: ClusterStage) -> None:
     cluster.run()
 
 
-def test_where_a_page_tells_that_it_is_not_the_rivals_turn() -> None:
+def test_where_a_page_tells_that_it_is_not_the_turn_of_the_other() -> None:
     small = {"address_settings": {"#": {"max_size_messages": 8, "address_full_policy": "PAGE"}}}
     cluster, a, _ = pair((small, {}))
     part(cluster)
