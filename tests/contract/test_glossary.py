@@ -38,8 +38,17 @@ MEANT = {
     "RunShape": "Run",
     "RecoveredRun": "Run",
     "Turns": "turn",
+    "Target": "Target",
+    "OptTarget": "Target",
+    "TargetName": "Target",
+    "FullTargetName": "Target",
+    "PostTarget": "post target",
+    "RoutingTarget": "routing target",
+    "RoutingTargets": "routing target",
+    "BackupTarget": "backup target",
+    "BundleTarget": "bundle target",
 }
-WORDS = ("segment", "notice", "run", "turn")
+WORDS = ("segment", "notice", "run", "turn", "target")
 
 
 def types_in(source: str) -> Iterator[str]:

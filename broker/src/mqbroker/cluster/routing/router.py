@@ -25,7 +25,7 @@ from mqbroker.config.slices import ConnectionRouterOptions
 CACHED_MAX: Final = 10_000
 KEY_CHARACTERS_MAX: Final = 256  # of which patterns see no more
 
-Targets = Callable[[], list[RoutingTarget]]
+RoutingTargets = Callable[[], list[RoutingTarget]]
 
 
 class RoutingVerdict(NamedTuple):
@@ -62,9 +62,9 @@ class Pool(NamedTuple):
     """
 
     static: tuple[RoutingTarget, ...] = ()
-    heard: Targets | None = None
+    heard: RoutingTargets | None = None
     local: RoutingTarget | None = None
-    members: Targets | None = None
+    members: RoutingTargets | None = None
 
 
 class Router:

@@ -14,7 +14,7 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.notices import Member
 from mqbroker.cluster.routing.policies import RoutingTarget
-from mqbroker.cluster.routing.router import STAY, Pool, Router, RoutingVerdict, Targets
+from mqbroker.cluster.routing.router import STAY, Pool, Router, RoutingTargets, RoutingVerdict
 from mqbroker.config.slices import ConnectionRouterOptions
 from mqbroker.core.address import routes
 from mqbroker.journal.recovered import Recovered
@@ -173,7 +173,7 @@ class ConnectionRouting:
         members = self._members(options.cluster_connection) if options.cluster_connection else None
         return Pool(static, self._heard(group) if group else None, local, members)
 
-    def _members(self, connection: str) -> Targets:
+    def _members(self, connection: str) -> RoutingTargets:
         def targets() -> list[RoutingTarget]:
             # Those that are cordoned would send clients on, maybe to where they came from.
             takers = (member for member in self._others(connection) if member.clients and not member.heir)
@@ -182,7 +182,7 @@ class ConnectionRouting:
 
         return targets
 
-    def _heard(self, group: str) -> Targets:
+    def _heard(self, group: str) -> RoutingTargets:
         table = self._discovery.groups[group].table
 
         def targets() -> list[RoutingTarget]:
