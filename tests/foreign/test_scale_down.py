@@ -1,15 +1,18 @@
 """A node leaves that foreign clients have filled, and foreign clients read at its heir what they sent, as it was.
 
-One scale-down for all tests, as they are a story: what went is looked at first, then the node that left comes back, and
-at last it is forgotten. So they run together: a test that is chosen alone has not what those before it left.
+Each test has the number of its scenario (tests/scenarios/__init__.py). One scale-down for all but the last one, as they
+are a story: what went is looked at first, then the node that left comes back, and at last it is forgotten. So they run
+together: a test that is chosen alone has not what those before it left.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +24,14 @@ from tests.foreign.conftest import _built
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.scenario_nodes import names
 from tests.support.broker_process import BrokerProcess, brokers_in
-from tests.support.cluster_processes import Nodes, linked, wait_for
+from tests.support.cluster_processes import Make, Nodes, linked, wait_for
 
 pytestmark = pytest.mark.foreign
 
 PAGED = 200
 PROPERTIES = {"text": "grüße, 世界", "number": 5, "long": 2**40, "double": 0.25, "flag": True}
 LARGE_BYTES = 1 << 20
+COUNT = 120
 SETTINGS = {
     "#": {"redistribution-delay": 0},
     "paged": {"max-size-messages": 5, "address-full-policy": "PAGE", "page-size-bytes": 4_096},
@@ -118,7 +122,7 @@ def _has_no_file(broker: BrokerProcess, _said: dict[str, Any]) -> bool:
     return files_of(broker) == []
 
 
-def test_of_two_queues_of_an_address_each_has_what_it_had(left: Left) -> None:
+def test_42_of_two_queues_of_an_address_each_has_what_it_had(left: Left) -> None:
     assert (left.count("first"), left.count("second")) == (1, 2)
     assert left.by_proton("topic::first", 1) == ["m2"]
     assert left.by_proton("topic::second", 2) == ["m1", "m2"]
@@ -128,7 +132,7 @@ def test_of_two_queues_of_an_address_each_has_what_it_had(left: Left) -> None:
     assert (moved["first"], moved["second"]) == ((1, 1), (2, 2))
 
 
-def test_queues_that_were_not_there_are_made_as_they_were(left: Left) -> None:
+def test_43_queues_that_were_not_there_are_made_as_they_were(left: Left) -> None:
     found = {name: left.heir.admin("queue-show", name=name) for name in ("silent", "empty", "red", "said")}
     assert {name: (row["address"], row["routing_type"], row["selector"]) for name, row in found.items()} == {
         "silent": ("silence", "multicast", ""), "empty": ("empty", "anycast", ""),
@@ -136,14 +140,14 @@ def test_queues_that_were_not_there_are_made_as_they_were(left: Left) -> None:
     }  # fmt: skip
 
 
-def test_what_a_message_says_is_as_it_was(left: Left) -> None:
+def test_45_what_a_message_says_is_as_it_was(left: Left) -> None:
     left.jms.consumer("heir", "said", "queue:said")
     (found,) = left.jms.receive("said")
     assert (found["body"], found["priority"], found["correlation_id"]) == ("grüße, 世界", 7, "c-1")
     assert found["properties"] == {**PROPERTIES, "JMSXDeliveryCount": 1}
 
 
-def test_a_large_body_is_whole_and_no_file_is_left(left: Left) -> None:
+def test_45_a_large_body_is_whole_and_no_file_is_left(left: Left) -> None:
     left.jms.consumer("heir", "large", "queue:large")
     (found,) = left.jms.receive("large")
     body = (bytes(range(251)) * (1 << 13))[:LARGE_BYTES]
@@ -152,17 +156,17 @@ def test_a_large_body_is_whole_and_no_file_is_left(left: Left) -> None:
         wait_for(broker, "no file is left", partial(_has_no_file, broker), "status")
 
 
-def test_what_is_paged_comes_in_its_order(left: Left) -> None:
+def test_46_what_is_paged_comes_in_its_order(left: Left) -> None:
     assert left.by_proton("paged", PAGED) == names(PAGED)
 
 
-def test_queues_with_selectors_have_theirs_alone(left: Left) -> None:
+def test_47_queues_with_selectors_have_theirs_alone(left: Left) -> None:
     assert left.by_proton("colours::red", 2) == ["r1", "r2"]
     assert left.by_proton("colours::blue", 1) == ["b1"]
     assert (left.count("red"), left.count("blue")) == (0, 0)
 
 
-def test_the_link_to_a_node_that_comes_back_carries_messages_again(left: Left) -> None:
+def test_48_the_link_to_a_node_that_comes_back_carries_messages_again(left: Left) -> None:
     left.source.stop()
     left.source.start()
     left.source.admin("scale-down-cancel")
@@ -176,7 +180,7 @@ def test_the_link_to_a_node_that_comes_back_carries_messages_again(left: Left) -
     assert [row["id"] for row in left.proton.receive("again", 5)] == names(5)
 
 
-def test_forgotten_nothing_of_it_is_left_at_the_heir(left: Left) -> None:
+def test_50_forgotten_nothing_of_it_is_left_at_the_heir(left: Left) -> None:
     """Neither its store-and-forward queues nor their addresses, although one was there."""
     node_id = left.source.admin("status")["node_id"]
     (link,) = left.heir.admin("topology")["links"]
@@ -189,3 +193,33 @@ def test_forgotten_nothing_of_it_is_left_at_the_heir(left: Left) -> None:
     assert [row["node"] for row in found["members"]] == ["mq1"]
     assert {row["name"] for row in left.heir.admin("queues")["queues"]} >= {"paged", "said", "again"}
     assert [row["name"] for row in left.heir.admin("queues")["queues"] if "$" in row["name"]] == []
+
+
+class Windowed(Nodes):
+    """Nodes that have so many bytes without an answer on a link to each other."""
+
+    def __init__(self, make: Make, window_bytes: int) -> None:
+        self.window_bytes = window_bytes
+        super().__init__(make, 2)
+
+    def connections(self, number: int) -> list[dict[str, Any]]:
+        return [each | {"confirmation-window-size": self.window_bytes} for each in super().connections(number)]
+
+
+@pytest.mark.parametrize("window_bytes", [1, 2_000, -1])  # one at a time, some, all at once
+def test_51_as_many_go_as_there_were_however_little_may_be_unanswered(tmp_path: Path, window_bytes: int) -> None:
+    with closing(ProtonClient(tmp_path / "proton.log")) as proton, brokers_in(tmp_path) as make:
+        source, heir = Windowed(make, window_bytes).start()
+        linked(source, "mq1")
+        linked(heir, "mq0")
+        proton.connect("source", source)
+        proton.sender("source", "out", "orders")
+        assert [row["outcome"] for row in proton.send("out", names(COUNT))] == ["accepted"] * COUNT
+        source.admin("scale-down", node="mq1")
+        found = wait_for(source, "all has moved", lambda said: said["state"] == "moved", "scale-down-show")
+        (row,) = found["receipt"]["queues"]
+        assert (row["moved"], row["arrived"], row["left"], found["receipt"]["balances"]) == (COUNT, COUNT, 0, True)
+        proton.connect("heir", heir)
+        proton.receiver("heir", "in", "orders", credit=COUNT + 1)
+        assert [row["id"] for row in proton.receive("in", COUNT)] == names(COUNT)
+        assert heir.admin("queue-show", name="orders")["message_count"] == 0

@@ -20,6 +20,14 @@ the tests of the same numbers in tests/foreign/test_cluster_scenarios.py. Number
 17   addresses that do not match                     39   messages that no selector here matches
                                                     41   groups go to one node, the arbiter fails, groups end
 
+Those of a node that leaves have no conversation. Foreign clients show them alone, by the tests of the same numbers in
+tests/foreign/test_scale_down.py.
+
+42 L two queues of one address                      47 L queues with selectors
+43 L queues that are not there                      48 L the node comes back
+45 L properties of messages, large bodies           50 L who is forgotten leaves nothing behind
+46 L what is paged                                  51 L few or all messages without an answer
+
 What they cannot show in memory is shown elsewhere as well: 3 to 5 on cards of network namespaces in
 tests/system/broker/test_discovery.py, 23 to 27 with other clients in tests/foreign/test_cluster.py.
 """

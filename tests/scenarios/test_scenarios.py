@@ -12,7 +12,8 @@ from tests.golden.conversation import DASHES
 from tests.scenarios.cluster import play
 
 FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
-WITH_CLIENTS = Path(__file__).parents[1] / "foreign" / "test_cluster_scenarios.py"
+FOREIGN = Path(__file__).parents[1] / "foreign"
+WITH_CLIENTS, OF_LEAVERS = FOREIGN / "test_cluster_scenarios.py", FOREIGN / "test_scale_down.py"
 
 
 @pytest.mark.slow
@@ -31,8 +32,9 @@ def test_there_are_scenarios_and_each_says_what_it_shows() -> None:
 
 
 def test_the_list_of_scenarios_is_that_of_their_files() -> None:
-    listed = re.findall(r"(?<![\w.])(\d+) (R?) ", tests.scenarios.__doc__ or "")
-    numbers = {int(number) for number, _ in listed}
+    listed = re.findall(r"(?<![\w.])(\d+) ([RL]?) ", tests.scenarios.__doc__ or "")
+    numbers = {int(number) for number, mark in listed if mark != "L"}
     assert numbers == {int(file.stem[:2]) for file in FILES if file.stem[0].isdigit()}
-    repeated = {int(number) for number in re.findall(r"def test_(\d+)_", WITH_CLIENTS.read_text(encoding="utf-8"))}
-    assert repeated == {int(number) for number, mark in listed if mark}
+    for file, kind in ((WITH_CLIENTS, "R"), (OF_LEAVERS, "L")):
+        repeated = {int(number) for number in re.findall(r"def test_(\d+)_", file.read_text(encoding="utf-8"))}
+        assert repeated == {int(number) for number, mark in listed if mark == kind}
