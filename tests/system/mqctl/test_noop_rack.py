@@ -18,6 +18,11 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 HOSTS = 20
 TIMES_MAX = 2.0
 COPY_TIMES_MAX = 8.0
+# Promised where a ping of all of them takes PING_S, as on two cores that do little else; where it takes longer, these
+# may by as much.
+PING_S = 5.0
+STATUS_S_MAX = 2.0
+BUNDLE_S_MAX = 30.0
 ROUNDS_MAX = 10  # a moment in which the machine does other things makes a round long: the shortest of each are judged
 
 
@@ -45,6 +50,11 @@ def ping(site: Site) -> float:
     return took_s
 
 
+def here(seconds: float, pings: list[float]) -> float:
+    """What such seconds are on this machine as it is now."""
+    return seconds * max(1.0, min(pings) / PING_S)
+
+
 def test_a_rollout_with_nothing_to_do_takes_at_most_twice_a_ping(site: Site) -> None:
     pings, rollouts = [], []
     for _ in range(ROUNDS_MAX):
@@ -62,36 +72,38 @@ def test_a_rollout_with_nothing_to_do_takes_at_most_twice_a_ping(site: Site) -> 
     assert times <= TIMES_MAX, (pings, rollouts)
 
 
-def test_the_state_of_all_hosts_takes_no_longer_than_a_ping(site: Site) -> None:
-    pings, states = [], []
+def test_the_state_of_all_hosts_takes_two_seconds_and_no_longer_than_a_ping(site: Site) -> None:
+    pings, states, limit_s = list[float](), list[float](), 0.0
     for _ in range(ROUNDS_MAX):
         pings.append(ping(site))
         start_s = time.monotonic()
         rows = site.rows("status")
         states.append(time.monotonic() - start_s)
         assert [row["state"] for row in rows] == ["running"] * HOSTS
-        if min(states) <= min(pings):
+        limit_s = min(min(pings), here(STATUS_S_MAX, pings))
+        if min(states) <= limit_s:
             break
     print(f"{HOSTS} hosts: ping {min(pings):.1f} s, status {min(states):.1f} s")
-    assert min(states) <= min(pings), (pings, states)
+    assert min(states) <= limit_s, (pings, states)
 
 
-def test_a_bundle_reaches_all_hosts_within_a_few_pings(site: Site) -> None:
+def test_a_bundle_reaches_all_hosts_within_thirty_seconds_and_a_few_pings(site: Site) -> None:
     (bundle,) = (site.folder / "dist").iterdir()
-    copies, pings = [], []
+    copies, pings, limit_s = list[float](), list[float](), 0.0
     for number in range(ROUNDS_MAX):
         words = ("-a", f"src={bundle.resolve()} dest=/tmp/bundle{number}")
         took_s, said = ansible(site, "mqops.cluster.copy_tree", *words)
         assert said.count("CHANGED") == HOSTS
         copies.append(took_s)
         pings.append(ping(site))
-        if min(copies) <= COPY_TIMES_MAX * min(pings):
+        limit_s = min(COPY_TIMES_MAX * min(pings), here(BUNDLE_S_MAX, pings))
+        if min(copies) <= limit_s:
             break
     files = {one.relative_to(bundle) for one in bundle.rglob("*") if one.is_file()}
     found = site.rack("exec", f"mq{HOSTS}", "--", "find", "/tmp/bundle0", "-type", "f", "-printf", "%P\\n").split()
     assert {str(one) for one in files} == set(found)
     print(f"{HOSTS} hosts: ping {min(pings):.1f} s, bundle {min(copies):.1f} s")
-    assert min(copies) <= COPY_TIMES_MAX * min(pings), (pings, copies)
+    assert min(copies) <= limit_s, (pings, copies)
 
 
 def test_a_mode_that_somebody_changed_is_mended(site: Site) -> None:
