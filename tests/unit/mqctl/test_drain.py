@@ -265,6 +265,7 @@ def test_what_was_killed_before_a_broker_was_asked_has_both_ways_out(world: Worl
         assert noted(world) == {"mq1": (2, False), "mq3": (2, False)}
     else:
         assert scale_down._agreed(world, how, leaving) is not None
+        assert "peers of gossip and certificates of the others follow by: mqctl rollout" in said(world)
     operation.give_up(world, leaving.cluster.hosts, operation.look(world, leaving.cluster.hosts)[0])
     with pytest.raises(CommandError, match="mq3 does not drain"):
         scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True, resume=True), leaving)

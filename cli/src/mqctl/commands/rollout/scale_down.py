@@ -56,6 +56,7 @@ SHOWN = (
     Column("since"), Column("hindrances"),
 )  # fmt: skip
 STOPS_MAX = 3
+FOLLOWS = "packet filters, static connectors, peers of gossip and certificates of the others follow by: mqctl rollout"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +116,8 @@ def run(world: World, options: Options) -> int:
     Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
     goes on from there, `--cancel` has the host serve what it still has; of several hosts, those that have not left.
 
-    The change of the inventory is shown at the end, and made with `--write`. Packet filters, lists of static connectors
-    and certificates of the others follow by the next `mqctl rollout`.
+    The change of the inventory is shown at the end, and made with `--write`. Packet filters, lists of static
+    connectors, peers of gossip and certificates of the others follow by the next `mqctl rollout`.
 
     Exit code 1 if it was refused or the receipt does not balance, 3 if it is done and a node that stays is not well, or
     taken back and one of several hosts has left or does not answer, or a host could not be given back, 4 if the time
@@ -238,7 +239,7 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
         plan = plan_of(looks, look_at(world, leaver.heirs), options.to)
         hindered = hindrances(world, leaver, plan)
         show_plan(world, plan, hindered)
-        world.note("packet filters, static connectors and certificates of the others follow by: mqctl rollout")
+        world.note(FOLLOWS)
         if options.check:
             _write_plan(world, options, plan, hindered)
             return None

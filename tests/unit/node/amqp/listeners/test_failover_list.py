@@ -50,6 +50,22 @@ def test_clients_are_told_of_the_members_that_there_are_when_they_connect() -> N
     assert told(a) == [("c.clients", 5672, "amqp")]
 
 
+def test_no_client_is_told_of_a_node_that_leaves_though_its_heir_is_gone() -> None:
+    cluster = ClusterStage()
+    a, b, c = (member(cluster, name, [each for each in "abc" if each != name]) for name in "abc")
+    cluster.wait(1000)
+    assert sorted(told(c) or []) == [("a.clients", 5672, "amqp"), ("b.clients", 5672, "amqp")]
+    a.ask("scale-down", node="b")
+    cluster.run()
+    assert told(c) == [("b.clients", 5672, "amqp")]
+    b.stop()
+    cluster.run()
+    assert told(c) is None
+    a.ask("scale-down-cancel")
+    cluster.run()
+    assert told(c) == [("a.clients", 5672, "amqp")]
+
+
 def test_each_client_hears_of_another_one_first() -> None:
     cluster = ClusterStage()
     a = member(cluster, "a", ["b", "c", "d"])
