@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from mqbroker.wire.sections import Header, build_message
+from mqbroker.wire.types import Symbol
 
 from tests.support import transactions
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer, content, is_clean
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at, row_of
 from tests.unit.node.amqp.peers.test_coordinator import Client
+from tests.unit.node.test_moving_subscriptions import published, subscribe, waits
 from tests.unit.node.test_scale_down import begin, given_to, moved, shown, that_say_where, with_id
 
 MOVES: dict[str, Any] = {"#": {"redistribution_delay": 0}}
@@ -251,6 +253,50 @@ def test_a_temporary_queue_hinders_nothing_and_goes_with_its_client() -> None:
     assert client.talker.is_closed
     assert (said["left"], said["hindrances"]) == (0, [])
     assert name not in b.broker.store.queues
+
+
+@pytest.mark.parametrize("credit", [0, 3])
+@pytest.mark.parametrize("capabilities", [("topic",), ("topic", "shared")])
+def test_a_subscription_that_ends_with_its_clients_hinders_nothing(credit: int, capabilities: tuple[str, ...]) -> None:
+    """They subscribe at the other node, for what is published from then on."""
+    cluster, a, b = that_say_where()
+    source = {"durable": 0, "expiry_policy": None, "capabilities": tuple(map(Symbol, capabilities))}
+    client = subscribe(a, "ticker", credit, source=source)
+    published(a, 5)
+    (name,) = a.broker.store.queues
+    assert waits(a, name) == 5, "what it has and did not settle among them"
+    assert begin(a, cluster, dry_run=True)["hindrances"] == []
+    begin(a, cluster)
+    said = moved(a, cluster)
+    assert client.talker.is_closed
+    assert (said["left"], said["hindrances"], said["receipt"]["balances"]) == (0, [], True)
+    assert name not in b.broker.store.queues
+
+
+def test_a_subscription_that_waits_for_its_client_for_a_time_hinders_until_that_is_over() -> None:
+    """Who leaves the link may come back to it here, so it is not known to be in vain."""
+    cluster, a, _ = that_say_where()
+    source = {"durable": 0, "expiry_policy": Symbol("link-detach"), "timeout": 60}
+    client = subscribe(a, "ticker", source=source)
+    published(a, 5)
+    assert begin(a, cluster, dry_run=True)["hindrances"] == []
+    begin(a, cluster)
+    cluster.wait(15_000)
+    assert client.talker.is_closed
+    (row,) = shown(a)["hindrances"]
+    assert (shown(a)["state"], row["messages"]) == ("failed", 5)
+    assert "is not durable" in row["why"]
+    cluster.wait(60_000)
+    assert (moved(a, cluster)["left"], shown(a)["hindrances"]) == (0, [])
+
+
+def test_a_queue_that_is_not_durable_and_stays_without_its_reader_hinders_while_it_is_read() -> None:
+    cluster, a, _ = that_say_where()
+    a.admin("queue-create", name="latest", address="prices", routing_type="multicast", durable=False)
+    a.admin("send", address="prices", messages=[{"body": "x"}])
+    taken(a, cluster, "prices::latest")
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert row["name"] == "latest"
 
 
 def test_what_expires_here_when_its_heir_has_all_goes_there_as_well() -> None:

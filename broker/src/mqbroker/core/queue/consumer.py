@@ -33,7 +33,10 @@ class Client(Consumer, Protocol):
     """A consumer that takes messages for a connection, by whatever protocol.
 
     Other nodes hear of it, it is watched for slowness, and it is ended where its queue goes, or what it may.
+    `ends_queue`: the queue ends with the last of such clients.
     """
+
+    ends_queue: bool
 
     @property
     def queue(self) -> Queue:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.queue.kinds import FORWARD
+from mqbroker.node.amqp.peers.clients import clients_of
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
@@ -108,9 +109,15 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
     what = hindrance_of(kind)
     if not what:
         return _why_it_waits(broker, queue)
-    if kind.is_temporary:
+    if kind.is_temporary or _ends_with_clients(queue):
         return ""
     return f"{what}, and such queues do not drain yet: it holds {count} messages" if count else ""
+
+
+def _ends_with_clients(queue: Queue) -> bool:
+    """Whether it is gone once those are who subscribe by it: clients of this node, which leave it, and subscribe anew
+    elsewhere. One that nobody has any more, and that may be come back to for a time, stays here."""
+    return queue.is_ending or any(client.ends_queue for client in clients_of(queue))
 
 
 def _why_it_is_owed(broker: ClusterBroker, queue: Queue) -> str:
