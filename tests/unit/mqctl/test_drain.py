@@ -147,6 +147,14 @@ def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_what_cannot_move_stays_by_force_that_is_said_later(world: World) -> None:
+    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "failed"})})
+    assert drain_command.run(world, options(force=True)) == Exit.DONE
+    assert done("asked").count("scale-down") == 1
+    assert "mq3 is empty" in said(world)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("move", [False, True])
 def test_who_goes_on_with_what_has_failed_gives_the_hosts_back(world: World, leaving: Leaver, *, move: bool) -> None:
     """The brokers try it again whoever holds them; what is said to do next has to be possible."""

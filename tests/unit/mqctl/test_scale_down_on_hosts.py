@@ -79,6 +79,7 @@ else:
         row = json.loads(line)
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
+        (place / "arguments").write_text(json.dumps(row["args"]))
         begins = row["op"] in ("scale-down", "cordon") and not row["args"].get("dry_run")
         if begins and instance in said.get("refuses", ()):
             refusal = said.get("refusal", {{"description": "no room"}})
@@ -488,6 +489,22 @@ def test_who_goes_on_may_name_another_node_from_now_on(world: World, leaving: Le
     assert done("asked").count("scale-down") == 2, "dry runs"
     drain_start.begin(world, leaving, plan, HeldCluster({}, []))
     assert done("asked").count("scale-down") == 3
+
+
+@pytest.mark.slow
+def test_what_cannot_move_may_stay_by_force_that_is_said_later(world: World, leaving: Leaver) -> None:
+    """The broker is told so, of the node to which it drains, whether that is there or not."""
+    made("default")
+    says("mq3", **{"scale-down-show": drain(state="failed", node="mq2", node_id="id-mq2")})
+    options = scale_down.Options(hosts=["mq3"], resume=True)
+    assert scale_down._agreed(world, options, leaving) is None
+    by_force = replace(leaving, is_forced=True)
+    assert scale_down._agreed(world, replace(options, force=True, check=True), by_force) is None
+    plan = scale_down._agreed(world, replace(options, force=True), by_force)
+    assert done("asked").count("scale-down") == 0
+    drain_start.begin(world, by_force, plan, HeldCluster({}, []))
+    assert done("asked").count("scale-down") == 1
+    assert done("arguments")[-1:] == ['{"node": "id-mq2", "force": true}']
 
 
 def test_what_hinders_there_keeps_a_scale_down_from_going_on_to_another_node(world: World, leaving: Leaver) -> None:

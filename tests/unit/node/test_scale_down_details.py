@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 
-from tests.support.cluster_stage import ClusterStage
+from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Producer, content
 from tests.unit.core.cluster.test_drains import LIMITS, bodies, count_at, drain, filled, pair, read_at
 from tests.unit.node.test_scale_down import (
@@ -160,3 +160,49 @@ def test_a_drained_queue_stays_while_its_target_is_away() -> None:
 def test_what_came_since_is_told_where_sums_have_gone_round() -> None:
     earlier = IdDigest(1, (1 << 64) - 3, (1 << 64) - 3)
     assert earlier.plus(7, 2).since(earlier) == NO_IDS.plus(7, 2)
+
+
+def that_cannot_move(node: ClusterNode) -> None:
+    node.admin("queue-create", name="latest", durable=False)
+    node.admin("send", address="latest", messages=[{"body": "x", "durable": True}])
+
+
+def test_what_cannot_move_may_stay_by_force_that_is_said_later() -> None:
+    cluster, a, b = pair()
+    filled(a, 5, cluster)
+    begin(a, cluster)
+    moved(a, cluster)
+    that_cannot_move(a)
+    cluster.wait(5_000)
+    assert (shown(a)["state"], begin(a, cluster)["state"]) == ("failed", "failed")
+    begin(a, cluster, force=True, dry_run=True)
+    assert shown(a)["state"] == "failed"
+    b.crash()
+    cluster.wait(1_000)
+    assert begin(a, cluster, force=True)["hindrances"] != [], "nor does it need a link"
+    a.crash()
+    a.start()
+    b.start()
+    said = moved(a, cluster)
+    assert (said["moved"], said["receipt"]["balances"], count_at(b)) == (5, True, 5)
+    that_cannot_move(a)
+    cluster.wait(5_000)
+    assert [row["name"] for row in shown(a)["hindrances"]] == ["latest"]
+    assert begin(a, cluster, force=True)["state"] == "moved", "again it changes nothing"
+
+
+def test_who_goes_on_to_another_node_by_force_leaves_what_cannot_move() -> None:
+    cluster = ClusterStage()
+    said: dict[str, Any] = {"options": LIMITS, "message_load_balancing": "OFF"}
+    a, *_ = (cluster.node(name, [each for each in "abc" if each != name], **said) for name in "abc")
+    cluster.run()
+    cluster.wait(600)
+    filled(a, 5, cluster)
+    begin(a, cluster)
+    moved(a, cluster)
+    that_cannot_move(a)
+    cluster.wait(5_000)
+    assert shown(a)["state"] == "failed"
+    a.admin("scale-down", node="c", force=True)
+    cluster.wait(5_000)
+    assert (shown(a)["state"], shown(a)["node"], shown(a)["left"]) == ("moved", "c", 1)

@@ -41,8 +41,12 @@ Hindrance = dict[str, Any]  # kind, name, why; of a queue: messages, all that ar
 def begin(broker: Broker, request: AdminRequest) -> None:
     """`scale-down`: all that this node has goes to another one, named or by its id, and no client is let in here; who
     is here is sent there. While it leaves, another node: what is here and was not sent goes to that one, and what the
-    one before may have waits for its answer. `dry_run`: only says what hinders. `force`: what cannot move stays."""
-    record = broker.store.remotes.scale_down
+    one before may have waits for its answer. `dry_run`: only says what hinders. `force`: what cannot move stays, which
+    may be said later, too, whether the other node is linked or not."""
+    record, is_forced = broker.store.remotes.scale_down, request.arguments["force"]
+    if is_forced and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
+        _force(broker, request)
+        return
     connection, node_id = drains.linked(broker, request)
     if record.is_ending:
         raise Refused(REFUSED, f"{request.operation}: the one to node {record.target} is being called off")
@@ -53,16 +57,33 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     if record.is_on and (record.connection, record.target) != (connection.options.name, node_id):
         if why := drains.why_it_takes_nothing(connection, node_id):
             raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}")
+        if is_forced:
+            record.force()
         broker.scaling_down.go_on_to(connection.options.name, node_id)
         broker.store.decisions.wait(show_to, broker, request.id)
         return
-    if hindering and not record.is_on and not request.arguments["force"]:
+    if hindering and not record.is_on and not is_forced:
         raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force these stay here")
     if not record.is_on:
-        broker.scaling_down.begin(connection.options.name, node_id, is_forced=request.arguments["force"])
+        broker.scaling_down.begin(connection.options.name, node_id, is_forced=is_forced)
         broker.store.decisions.wait(show_to, broker, request.id)
     else:
         broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
+
+
+def _leaves_to(broker: Broker, node: str) -> bool:
+    """Whether this one leaves already, and that is its heir, by its name or its id; it need not be there."""
+    record, member = broker.store.remotes.scale_down, broker.scaling_down.member
+    names = (record.target, "" if member is None else member.name)
+    return record.is_on and not record.is_ending and node in names
+
+
+def _force(broker: Broker, request: AdminRequest) -> None:
+    record, decisions = broker.store.remotes.scale_down, broker.store.decisions
+    answer = decisions.wait_for_earlier if record.is_forced else decisions.wait
+    if not record.is_forced:
+        record.force()
+    answer(show_to, broker, request.id)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:

@@ -12,7 +12,7 @@ from mqctl.gate import gate
 from mqctl.nodes import Node
 from mqctl.operation import HeldCluster
 from mqctl.output import OutputShape, Rows, counted, write
-from mqctl.scaledown.cluster_look import NOT_FOUND, RESTS, SERVES, NodeLook, look_at
+from mqctl.scaledown.cluster_look import LEAVES, NOT_FOUND, RESTS, SERVES, NodeLook, look_at, show
 from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.pauses import foreseen, told_of
@@ -147,18 +147,32 @@ def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: boo
 
 
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
-    """Have those drain that do not, or go on elsewhere. Where one of them may drain by then and this fails, the cluster
-    stays held."""
+    """Have those drain that do not, or go on elsewhere; by force what cannot move may stay, also of those that drain.
+    Where one of them may drain by then and this fails, the cluster stays held."""
     if plan is None:
         return
+    heirs = {one.name: plan.targets[one.name].node_id for one in plan.leaving if _is_asked(plan, one)}
+    forced = {one.name for one in plan.leaving if leaver.is_forced and one.state in LEAVES}
 
     def ask(session: AdminClient, node: Node) -> None:
-        session.call("scale-down", 60.0, node=plan.targets[node.name].node_id, force=leaver.is_forced)
+        # A broker may have gone on to another node since.
+        heir = heirs.get(node.name) or str(show(session).get("node_id"))
+        session.call("scale-down", 60.0, node=heir, force=leaver.is_forced)
 
-    turned = {one.name for one in plan.leaving if one.drain.get("node_id") != plan.targets[one.name].node_id}
-    rests = [one.node for one in plan.leaving if one.state not in ("moving", MOVED)]
-    turns = [one.node for one in plan.leaving if plan.is_turned and one.name in turned]
-    _ask_each(world, leaver, turns or rests, ask, operation)
+    _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *forced}], ask, operation)
+
+
+def by_force(leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan | None:
+    """Nothing of these goes elsewhere than it does, but from now on what cannot move may stay; None: not by force."""
+    return DrainPlan(list(looks), []) if leaver.is_forced else None
+
+
+def _is_asked(plan: DrainPlan, one: NodeLook) -> bool:
+    """Whether a node is to drain, or to go on, to the node of the plan."""
+    heir = plan.targets.get(one.name)
+    if heir is None:
+        return False
+    return one.drain.get("node_id") != heir.node_id if plan.is_turned else one.state not in ("moving", MOVED)
 
 
 def cordon(world: World, leaver: Leaver, looks: Sequence[NodeLook], operation: HeldCluster) -> None:

@@ -76,6 +76,12 @@ class ScaleDown(MessageObserver, QueueObserver):
         self._observes(self, True)
         self._say()
 
+    def force(self) -> None:
+        """What cannot move may stay from now on, as where that was said when it began."""
+        LOOK.has_touched = True
+        self.is_forced = True
+        self._say()
+
     def go_on_to(self, connection: str, target: str) -> None:
         """Another node is the heir from now on; what the one before may have is kept apart before that."""
         LOOK.has_touched = True

@@ -25,6 +25,7 @@ from mqctl.scaledown.drain_start import (
     agree_to_turn,
     answering,
     begin,
+    by_force,
     cordon,
     hindrances,
     pauses_of,
@@ -158,15 +159,15 @@ def _agreed(
 def _goes_on(
     world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook], scope: OperationScope
 ) -> DrainPlan | None:
-    """What goes on to another node, which --to names; None where it is that already. Brokers try what has failed again
-    by themselves, so that is a refusal with what hinders, or is followed; who goes on in the place of a run that held
-    the hosts gives them back before."""
+    """What goes on to another node, which --to names, or leaves by force what cannot move; else None. Brokers try what
+    has failed again by themselves, so that is a refusal with what hinders, or is followed; who goes on in the place of
+    a run that held the hosts gives them back before."""
     plan = turned(world, leaver, looks, options.to)
     if plan is not None:
         agree_to_turn(world, leaver, plan, is_sure=options.yes)
         return plan
     failed = [one for one in looks if one.state == FAILED]
-    if failed and not options.wait:
+    if failed and not (options.wait or options.force):
         if options.resume:
             give_back(world, leaver.cluster, leaver.command, scope)
         why = "; ".join(f"{one.name}: {text}" for one in failed for text in told(one.drain.get("hindrances", ())))
@@ -176,7 +177,7 @@ def _goes_on(
             f"put that right, {_again(options, leaver)} --move --to OTHER, or {leaver.back}",
         )
     world.note(f"{leaver.host.name} drains already")
-    return None
+    return by_force(leaver, looks)
 
 
 def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node], wanted: str) -> None:

@@ -27,6 +27,7 @@ from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
 from mqctl.scaledown.drain_start import (
     agree_to_turn,
     begin,
+    by_force,
     hindrances,
     pauses_of,
     require_answers,
@@ -314,8 +315,10 @@ def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> boo
 
 def _turned(world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan | None:
     plan = turned(world, leaver, looks, options.to)
-    if plan is None or options.check:
+    if options.check:
         return None
+    if plan is None:
+        return by_force(leaver, looks)
     agree_to_turn(world, leaver, plan, is_sure=options.yes)
     return plan
 
