@@ -231,15 +231,36 @@ def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world:
     (late,) = leaving_host.stop(world, leaving, document())
     assert late.startswith("mq1 waits for the answer to 1 message that it sent to mq3")
     assert done("systemctl")[-1] == "start mqbroker@default.service"
-    assert leaving_host.stop(world, leaving, document(), is_forced=True) == []
+    assert leaving_host.stop(world, leaving, document(), may_come_twice=True) == []
     assert done("systemctl")[-1] == "stop mqbroker@default.service"
+    assert said(world).endswith("to which its link is up: these may come twice\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_told", [False, True])
+def test_force_gives_up_what_somebody_waits_for_only_where_that_was_told(
+    world: World, leaving: Leaver, *, is_told: bool
+) -> None:
+    """It may have been said for something else: so the host drains on, and whoever still waits then is named."""
+    made("default")
+    waits_for_an_answer("mq1")
+    balanced = {"balances": True, "difference": [], "queues": []}
+    says("mq3", **{"scale-down-show": drain(state="moved", node="mq1", node_id="id-mq1", receipt=balanced)})
+    before = document(unanswered="mq1 waits") if is_told else document()
+    options = scale_down.Options(hosts=["mq3"], force=True, json=True)
+    ended = scale_down._stopped(world, options, replace(leaving, is_forced=True), before)
+    acts = [line.partition(" ")[0] for line in done("systemctl") if not line.startswith("show")]
+    assert acts == (["stop"] if is_told else ["stop", "start", "stop"])
+    assert "mq1 waits" in ended["unanswered"]
+    assert "these may come twice" in said(world)
 
 
 def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leaving: Leaver) -> None:
     waits_for_an_answer("mq1")
     with pytest.raises(CommandError, match="these could come twice; mq3 stays as it is"):
         scale_down._wait_for_answers(world, scale_down.Options(hosts=["mq3"]), leaving, ["id-mq3"])
-    scale_down._wait_for_answers(world, scale_down.Options(hosts=["mq3"], force=True), leaving, ["id-mq3"])
+    by_force = scale_down.Options(hosts=["mq3"], force=True)
+    assert scale_down._wait_for_answers(world, by_force, leaving, ["id-mq3"]).startswith("mq1 waits for the answer")
     assert "these may come twice" in said(world)
 
 

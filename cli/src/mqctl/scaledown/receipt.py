@@ -139,6 +139,7 @@ def page(document: Mapping[str, Any]) -> str:
                 for row in rows
                 if row.get("unconfirmed")
             ),
+            *([f"May come twice: {document['unanswered']}"] if document.get("unanswered") else []),
             *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
             *told_of(document["host"], rows, ()),
             "",

@@ -256,13 +256,13 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
         own = look_at(world, leaver.nodes)
         require_answers(own)
         ids = [one.node_id for one in own]
-        _wait_for_answers(world, options, leaver, ids)
+        unanswered = _wait_for_answers(world, options, leaver, ids)
         # What others had on its way may have come since.
         ended = follower.until(MOVED, options.timeout)
     except KeyboardInterrupt:
         world.note(f"interrupted: the brokers go on; {leaver.again} follows, --cancel takes it back")
         raise
-    document = receipt_of(world, leaver, ended, ids, is_forced=options.force)
+    document = receipt_of(world, leaver, ended, ids, is_forced=options.force) | {"unanswered": unanswered}
     keep(world, world.cwd / options.receipts, document)
     if document["differences"]:
         world.err.print(receipt.page(document), markup=False, highlight=False)
@@ -270,8 +270,9 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
     return document
 
 
-def _wait_for_answers(world: World, options: Options, leaver: Leaver, ids: Sequence[str]) -> None:
-    """Of all others: what one that is silent has sent it routes anew, too, once it has forgotten this host."""
+def _wait_for_answers(world: World, options: Options, leaver: Leaver, ids: Sequence[str]) -> str:
+    """Of all others: what one that is silent has sent it routes anew, too, once it has forgotten this host. By force
+    that is only told, and who waits; else nobody does."""
     try:
         forgetting.wait_for_answers(world, leaver.others, ids)
     except CommandError as error:
@@ -281,15 +282,20 @@ def _wait_for_answers(world: World, options: Options, leaver: Leaver, ids: Seque
                 f"{leaver.again}, when that is over, or with --force",
             ) from None
         world.note(f"warning: {error.what}: these may come twice")
+        return error.what
+    return ""
 
 
 def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any] | None) -> dict[str, Any]:
-    """The receipt of a host whose brokers are stopped, and have in their journals what it says."""
+    """The receipt of a host whose brokers are stopped, and have in their journals what it says. Force, which may have
+    been said for something else, gives up what somebody waits for where that was told before; else it drains on once.
+    """
     late: list[str] = []
-    for _ in range(STOPS_MAX):
+    for number in range(STOPS_MAX):
         document = document or _drained(world, options, leaver)
+        may_come_twice = options.force and (bool(document.get("unanswered")) or number > 0)
         try:
-            late = stop(world, leaver, document, is_forced=options.force)
+            late = stop(world, leaver, document, may_come_twice=may_come_twice)
         except KeyboardInterrupt:
             world.note(f"interrupted: brokers of {leaver.host.name} may be stopped; {leaver.again} goes on")
             raise
