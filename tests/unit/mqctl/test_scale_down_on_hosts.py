@@ -537,6 +537,11 @@ def test_what_hinders_there_keeps_a_scale_down_from_going_on_to_another_node(wor
         scale_down._agreed(world, options, leaving)
     by_force = replace(leaving, is_forced=True)
     assert scale_down._agreed(world, replace(options, force=True), by_force) is not None
+    group = {"kind": "node", "name": "id-mq1", "why": "is of another group"}
+    before = {"kind": "queue", "name": "orders", "why": "was so when it began"}
+    says("mq3", status={"node_id": "id-mq3"}, **{"scale-down": drain(hindrances=[before, group])})
+    with pytest.raises(CommandError, match=r"1 thing .*: mq3: node id-mq1: is of another group; it goes on"):
+        scale_down._agreed(world, options, leaving)
 
 
 def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:

@@ -56,6 +56,19 @@ def test_the_node_that_is_meant_is_taken_whatever_room_others_have() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "chosen"), [("east", "mq2"), ("west", "mq1"), ("", "mq1"), ("nobody's", "mq1")]
+)  # fmt: skip
+def test_a_node_of_its_own_scale_down_group_is_chosen_before_one_with_more_room(own: str, chosen: str) -> None:
+    """Where there is none its broker refuses, unless by force; and so it does where another one is meant."""
+    groups = {"mq1": "west", "mq2": "east", "mq3": own}
+    members = [{"node_id": node_id_of(name), "scale_down_group": group} for name, group in groups.items()]
+    leaving = look("mq3", topology={"links": [link("mq1"), link("mq2")], "members": members})
+    others = [look("mq1"), look("mq2", status={"held_bytes": 1000})]
+    assert target_of(leaving, others).name == chosen
+    assert target_of(leaving, others, "mq1").name == "mq1"
+
+
+@pytest.mark.parametrize(
     ("target", "why"),
     [
         (NodeLook(Node("mq1", "default"), fault="mq1: no answer"), "mq1: no answer"),

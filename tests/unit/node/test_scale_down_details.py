@@ -206,3 +206,30 @@ def test_who_goes_on_to_another_node_by_force_leaves_what_cannot_move() -> None:
     a.admin("scale-down", node="c", force=True)
     cluster.wait(5_000)
     assert (shown(a)["state"], shown(a)["node"], shown(a)["left"]) == ("moved", "c", 1)
+
+
+@pytest.mark.parametrize(("own", "is_named"), [("east", True), ("west", False), ("", False)])
+def test_a_node_of_another_group_takes_what_one_has_only_by_force(own: str, *, is_named: bool) -> None:
+    cluster = ClusterStage()
+    for name, group in {"a": own, "b": own, "c": "west"}.items():
+        others = [each for each in "abc" if each != name]
+        options = {**LIMITS, "scale_down": {"group_name": group}}
+        cluster.node(name, others, options=options, message_load_balancing="OFF")
+    a = cluster.nodes["a"]
+    cluster.run()
+    cluster.wait(600)
+    filled(a, 5, cluster)
+    members = {row["node"]: row["scale_down_group"] for row in a.admin("topology")["members"]}
+    assert members == {"a": own, "b": own, "c": "west"}
+    assert begin(a, cluster, dry_run=True)["hindrances"] == []
+    why = f"is of scale-down group 'west', and this node of {own!r}"
+    hindrances = a.admin("scale-down", node="c", dry_run=True)["hindrances"]
+    assert [row["why"] for row in hindrances if row["kind"] == "node"] == ([why] if is_named else [])
+    begin(a, cluster)
+    moved(a, cluster)
+    turned = a.ask("scale-down", node="c")
+    cluster.run()
+    assert (why in str(a.replies[turned].error)) is is_named
+    a.admin("scale-down", node="c", force=True)
+    said = moved(a, cluster)
+    assert (said["node"], said["hindrances"]) == ("c", [])

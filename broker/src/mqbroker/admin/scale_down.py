@@ -57,6 +57,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     if record.is_on and (record.connection, record.target) != (connection.options.name, node_id):
         if why := drains.why_it_takes_nothing(connection, node_id):
             raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}")
+        if (why := _why_of_others(connection, node_id)) and not is_forced:
+            raise Refused(REFUSED, f"{request.operation}: node {node_id} {why}; with force it goes there")
         if is_forced:
             record.force()
         broker.scaling_down.go_on_to(connection.options.name, node_id)
@@ -109,21 +111,33 @@ def cancel(broker: Broker, request: AdminRequest) -> None:
 
 def hindrances(broker: Broker, connection: ClusterConnection | None, node_id: str) -> Iterator[Hindrance]:
     """What of this node would stay here, and why."""
+    record = broker.store.remotes.scale_down
     bridge = None if connection is None else connection.bridges.get(node_id)
     if bridge is None or bridge.state is not BridgeState.UP:
         yield _hindrance("node", node_id, "no link to it stands")
-    elif not broker.store.remotes.scale_down.is_on and (why := drains.why_it_takes_nothing(bridge.of, node_id)):
+    elif not record.is_on and (why := drains.why_it_takes_nothing(bridge.of, node_id)):
+        yield _hindrance("node", node_id, why)
+    if connection is not None and node_id != record.target and (why := _why_of_others(connection, node_id)):
         yield _hindrance("node", node_id, why)
     if why := _why_groups_stay(broker):
         yield _hindrance("grouping-handler", broker.options.node.name, why)
-    for node in [] if broker.store.remotes.scale_down.is_on else nodes_that_drain_here(broker):
+    for node in [] if record.is_on else nodes_that_drain_here(broker):
         yield _hindrance("node", node, "has queues that drain to this one: wait until it has left, or call that off")
     for queue in sorted(broker.store.queues.values(), key=lambda each: each.kind.name):
         if why := why_it_stays(broker, queue):
             yield _hindrance("queue", queue.kind.name, why) | {"messages": queue.message_count}
-    for held in broker.store.remotes.scale_down.held:
+    for held in record.held:
         if why := why_apart(broker, held):
             yield _hindrance("queue", held.kind.name, why) | {"messages": held.of.message_count}
+
+
+def _why_of_others(connection: ClusterConnection, node_id: str) -> str:
+    """Why a node is to take nothing of this one, but by force, as at a stop (cluster/heirs.py); empty where it may."""
+    own, member = connection.broker.options.scale_down.group_name, connection.topology.get(node_id)
+    if not own or member is None or member.scale_down_group == own:
+        return ""
+    theirs = f"scale-down group {member.scale_down_group!r}" if member.scale_down_group else "no scale-down group"
+    return f"is of {theirs}, and this node of {own!r}"
 
 
 def _why_groups_stay(broker: Broker) -> str:

@@ -65,6 +65,7 @@ def _members(connection: ClusterConnection) -> list[dict[str, Any]]:
             "connector": member.connectors[0].uri if member.connectors else None,
             "is_self": member.node_id == connection.broker.node_id,
             "journal_formats": list(read_by(member)),
+            "scale_down_group": member.scale_down_group,
         }
         for member in connection.topology.members
     ]

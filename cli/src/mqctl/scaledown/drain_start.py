@@ -108,7 +108,8 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
 def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> DrainPlan | None:
     """What goes on to another node, where `to` names one, and is shown; None where that takes the messages already.
     What the one before has stays there, and what it may have without an answer waits for it. What the brokers said is
-    in the way, and whom nobody serves, was asked when it began: the host has let no client in since."""
+    in the way but of that node, and whom nobody serves, was asked when it began: the host has let no client in since.
+    """
     others = look_at(world, leaver.others)
     meant = {each.node_id for each in others if to in (each.name, f"{each.node.host}/{each.node.instance}")}
     if not to or all(one.drain.get("node_id") in meant for one in looks):
@@ -120,6 +121,8 @@ def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> 
 
     def ask(session: AdminClient, node: Node) -> None:
         answer = session.call("scale-down", node=plan.targets[node.name].node_id, dry_run=True)
+        of_node = [row for row in answer.get("hindrances", ()) if row["kind"] == "node"]
+        plan.overruled.extend(f"{node.name}: {text}" for text in told(of_node))
         rows[node.name] = answer.get("queues", ())
 
     each(world, [one.node for one in plan.leaving], ask)

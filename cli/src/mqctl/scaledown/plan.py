@@ -85,7 +85,7 @@ def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") ->
     if not able:
         told = "; ".join(reasons.values())
         raise CommandError(f"nobody can take the messages of {leaving.name}: {told}", "mqctl topology")
-    return max(able, key=lambda one: (_links_up(one), min(one.free_memory_bytes, one.free_disk_bytes or 1 << 60)))
+    return max(able, key=lambda one: (_is_of_its_group(leaving, one), _links_up(one), _free_bytes(one)))
 
 
 def unfit(leaving: NodeLook, target: NodeLook) -> str:
@@ -104,6 +104,18 @@ def unfit(leaving: NodeLook, target: NodeLook) -> str:
     if state != "up":
         return f"the link {leaving.name} -> {target.name} does not stand ({state or 'there is none'})"
     return ""
+
+
+def _is_of_its_group(leaving: NodeLook, target: NodeLook) -> bool:
+    """Whether both say the same group of scale-down; that of one that says none is anybody. A broker refuses another
+    one, unless by force."""
+    said = {row["node_id"]: row.get("scale_down_group", "") for row in leaving.topology.get("members", ())}
+    own = said.get(leaving.node_id, "")
+    return not own or said.get(target.node_id, "") == own
+
+
+def _free_bytes(look: NodeLook) -> int:
+    return min(look.free_memory_bytes, look.free_disk_bytes or 1 << 60)
 
 
 def _links_up(look: NodeLook) -> int:
