@@ -22,7 +22,8 @@ def link(to: str, state: str = "up") -> dict[str, Any]:
 
 
 def queue(name: str, messages: int = 0, consumers: int = 0) -> dict[str, Any]:
-    return {"name": name, "address": name, "message_count": messages, "consumer_count": consumers}
+    counts = {"message_count": messages, "consumer_count": consumers}
+    return {"name": name, "address": name, "routing_type": "anycast", "durable": True, **counts}
 
 
 def look(host: str, **changes: Any) -> NodeLook:
@@ -171,12 +172,16 @@ def test_memory_that_is_too_little_is_told_and_hinders_nobody() -> None:
 def test_consumers_that_are_not_where_messages_go_are_told_of() -> None:
     leaving = look("mq3", queues=[queue("both", 1, 1), queue("alone", 2, 1), queue("none", 3)])
     plan = plan_of([leaving], [look("mq1", queues=[queue("both", 0, 1)]), look("mq2")])
-    assert plan.warnings == []
+    alone = "alone: its only consumers are at mq3: what moves waits at {} until one is there"
+    assert plan.warnings == [alone.format("mq1")]
     moved = plan_of([leaving], [look("mq1", queues=[queue("both", 0, 1)]), look("mq2")], "mq2")
     assert "both: has consumers, and none at mq2: they get what moves there only by redistribution" in moved.warnings[0]
+    assert moved.warnings[1:] == [alone.format("mq2")]
     assert [(row["queue"], row["messages"], row["to"]) for row in rows_of(plan)] == [
         ("none", 3, "mq1"), ("alone", 2, "mq1"), ("both", 1, "mq1"),
     ]  # fmt: skip
+    own = [queue("temporary.x", 1, 1), {**queue("c.l.1", 1, 1), "routing_type": "multicast", "durable": False}]
+    assert plan_of([look("mq3", queues=own)], [look("mq1")]).warnings == [], "they end with their clients"
 
 
 def test_whether_the_node_before_is_there_hinders_nobody_who_turns_from_it() -> None:

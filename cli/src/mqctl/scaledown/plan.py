@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqctl.errors import CommandError
+from mqctl.gate.facts import is_read
 from mqctl.output import Column
 from mqctl.scaledown.cluster_look import CORDONED, LEAVES, SERVES, NodeLook
 
@@ -172,15 +173,20 @@ def _memory(plan: DrainPlan) -> list[str]:
 
 
 def _unread(leaving: NodeLook, plan: DrainPlan) -> list[str]:
-    """Queues that are consumed from elsewhere, and not where their messages go."""
+    """Queues that are consumed from here or elsewhere, and not where their messages go."""
     target = plan.targets[leaving.name]
     here = {row["name"] for row in target.queues if row["consumer_count"]}
     elsewhere = {row["name"] for one in plan.survivors for row in one.queues if row["consumer_count"]} - here
-    return [
+    said = [
         f"{row['name']}: has consumers, and none at {target.name}: they get what moves there only by redistribution "
         "(redistribution-delay)"
         for row in leaving.queues
         if row["message_count"] and row["name"] in elsewhere
+    ]
+    return said + [
+        f"{row['name']}: its only consumers are at {leaving.name}: what moves waits at {target.name} until one is there"
+        for row in leaving.queues
+        if is_read(row) and row["name"] not in here | elsewhere
     ]
 
 
