@@ -169,6 +169,34 @@ def test_memory_that_is_too_little_is_told_and_hinders_nobody() -> None:
     assert plan_of(leaving, [look("mq1", status=small | {"held_bytes": 400})]).warnings == []
 
 
+@pytest.mark.parametrize(
+    ("own", "there", "is_older"),
+    [([1, 2], [1, 2], False), ([1], [1, 2], False), ([1, 2], [1], True), ([1, 2], None, True), (None, None, False)],
+)
+def test_a_target_that_reads_earlier_journals_alone_is_for_force(
+    own: list[int] | None, there: list[int] | None, *, is_older: bool
+) -> None:
+    """One that says nothing reads the first format."""
+
+    def with_formats(name: str, formats: list[int] | None) -> NodeLook:
+        row = {"is_self": True, "node_id": node_id_of(name)} | ({"journal_formats": formats} if formats else {})
+        return look(name, topology={"links": [link(each) for each in HOSTS if each != name], "members": [row]})
+
+    plan = plan_of([with_formats("mq3", own)], [with_formats("mq1", there)])
+    said = "mq1 reads journal files of format 1, and mq3 of 2: it may refuse queues of a kind that it does not know"
+    assert plan.overruled == ([f"{said} (mqctl rollout)"] if is_older else [])
+
+
+@pytest.mark.parametrize(
+    ("own", "there", "is_older"),
+    [("0.10.0", "0.9.2", True), ("0.9.2", "0.10.0", False), ("1.0.0", "1.0.0+local.1", False), ("", "1.0.0", False)],
+)
+def test_a_target_of_an_earlier_release_is_told_of(own: str, there: str, *, is_older: bool) -> None:
+    plan = plan_of([look("mq3", status={"version": own})], [look("mq1", status={"version": there})])
+    assert bool(plan.warnings) is is_older
+    assert plan.overruled == []
+
+
 def test_consumers_that_are_not_where_messages_go_are_told_of() -> None:
     leaving = look("mq3", queues=[queue("both", 1, 1), queue("alone", 2, 1), queue("none", 3)])
     plan = plan_of([leaving], [look("mq1", queues=[queue("both", 0, 1)]), look("mq2")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -46,6 +47,22 @@ class NodeLook:
     def name(self) -> str:
         """The name of the node, as the inventory makes it."""
         return self.node.name
+
+    @property
+    def version(self) -> str:
+        """The release of its broker, as it says it."""
+        return str(self.status.get("version", ""))
+
+    @property
+    def release(self) -> list[int]:
+        """The same, to be compared."""
+        return [int(part) for part in re.findall(r"\d+", self.version.partition("+")[0])]
+
+    @property
+    def journal_format(self) -> int:
+        """The latest of journal files that it reads; one that does not say so reads the first."""
+        own = [row for row in self.topology.get("members", ()) if row.get("is_self")]
+        return max((int(one) for row in own for one in row.get("journal_formats", ())), default=1)
 
     @property
     def state(self) -> str:

@@ -65,8 +65,8 @@ def plan_of(
             )
         plan.targets[one.name] = target_of(one, survivors, to)
     linked = [one for one in survivors if not {one.node_id, one.name} & {*turns_from}]
-    plan.overruled += [*_links(leaving, linked), *_room(plan)]
-    plan.warnings += _memory(plan)
+    plan.overruled += [*_links(leaving, linked), *_room(plan), *_formats(plan)]
+    plan.warnings += [*_memory(plan), *_releases(plan)]
     plan.warnings += [text for one in leaving for text in _unread(one, plan)]
     return plan
 
@@ -146,6 +146,31 @@ def _room(plan: DrainPlan) -> list[str]:
             where = taken[0][0].name if len(taken) == 1 else host
             said.append(f"{where} has {min(room)} bytes free on its disk, and {names} {verb} up to {needed}")
     return said
+
+
+def _formats(plan: DrainPlan) -> list[str]:
+    """Targets of a release so early that they read no journal as those do that leave: what that knows of queues and
+    the target does not is refused queue by queue, when clients have gone."""
+    said = []
+    for one in plan.leaving:
+        target = plan.targets[one.name]
+        if one.journal_format > target.journal_format:
+            said.append(
+                f"{target.name} reads journal files of format {target.journal_format}, and {one.name} of "
+                f"{one.journal_format}: it may refuse queues of a kind that it does not know (mqctl rollout)"
+            )
+    return said
+
+
+def _releases(plan: DrainPlan) -> list[str]:
+    """Targets of an earlier release than those that leave."""
+    both = [(one, plan.targets[one.name]) for one in plan.leaving]
+    return [
+        f"{target.name} has release {target.version}, and {one.name} {one.version}: what the earlier one does not know "
+        "is named when it is to move"
+        for one, target in both
+        if target.release < one.release
+    ]
 
 
 def _by_host(plan: DrainPlan) -> dict[str, list[tuple[NodeLook, list[NodeLook]]]]:
