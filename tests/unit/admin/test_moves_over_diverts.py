@@ -10,9 +10,12 @@ from mqbroker.core.address import diverts
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.moved_message import ORIGIN_QUEUE
 from mqbroker.node.values.inputs import AdminRequest
+from mqbroker.wire.parts import ORIGIN_ADDRESS
 from mqbroker.wire.run import runs_of, single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, VALUE
+from mqbroker.wire.sections import build_message, encode_section
 
 from tests.support.large_messages import Producer, content, stage_of
 from tests.support.stage import Stage
@@ -458,3 +461,48 @@ def test_a_copy_whose_topic_has_no_queue_any_more_goes_where_an_exclusive_divert
     said = stage.admin("dead-letters-retry", queue="DLQ")
     assert said == {"retried": int(exclusive), "left": int(not exclusive)}
     assert counts(stage) == {"audit" if exclusive else "DLQ": 1}
+    assert "news" not in stage.broker.store.queues
+
+
+@pytest.mark.parametrize("to_address", [False, True])
+@pytest.mark.parametrize("routing", ["multicast", "anycast"])
+def test_a_copy_of_a_subscription_that_is_gone_goes_to_no_shared_queue_which_had_the_message(
+    routing: str, to_address: bool
+) -> None:
+    """What the queue shared does, as nobody else had it; one made of the name of an address is not the first for it."""
+    stage = stage_with(address_settings={"#": {**DIES, "auto_delete_queues": False}})
+    for queue in ("DLQ", "news"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="s", address="news", routing_type=routing)
+    send(stage, "red", to="news" if routing == "multicast" else "news::s")
+    reject(stage, "s")
+    stage.admin("queue-delete", name="s")
+    before = counts(stage).get("news", 0)
+    goes = to_address or routing == "anycast"
+    said = stage.admin("dead-letters-retry", queue="DLQ", to_address=to_address)
+    assert said == {"retried": int(goes), "left": int(not goes)}
+    assert counts(stage).get("news", 0) == before + goes
+
+
+def test_what_a_queue_shared_that_is_gone_with_all_others_goes_to_a_new_one() -> None:
+    """Of another name than its address it might have been a subscription, but that the message says what it was."""
+    stage = stage_with(address_settings={"#": {**DIES, "auto_delete_queues": False, "auto_delete_addresses": False}})
+    for queue, address in (("DLQ", "DLQ"), ("q", "orders")):
+        stage.admin("queue-create", name=queue, address=address)
+    send(stage, "red")
+    reject(stage, "q")
+    stage.admin("queue-delete", name="q")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"orders": 1}
+
+
+@pytest.mark.parametrize("queue", ["news", "s"])
+def test_dead_letters_of_an_older_release_go_where_they_can_be_no_copies(queue: str) -> None:
+    """They do not say what their queue was: of another name than its address it may have been a subscription."""
+    stage = stage_with(address_settings={"#": DIES})
+    stage.admin("queue-create", name="DLQ")
+    notes = encode_section(MESSAGE_ANNOTATIONS, {ORIGIN_ADDRESS: "news", ORIGIN_QUEUE: queue})
+    stage.broker.store.publish(stage.broker.store.addresses["DLQ"], single(notes + encode_section(VALUE, "x")))
+    stage.step()
+    goes = queue == "news"
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": int(goes), "left": int(not goes)}

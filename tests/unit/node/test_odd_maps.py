@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from mqbroker.client.message import decode_message, encode_message
+from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.address.ingress import INGRESS_TIME, stamped
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.group_first import marked
 from mqbroker.core.queue.message_filter import Candidate, message_filter
 from mqbroker.core.queue.message_view import MessageView
-from mqbroker.core.queue.moved_message import CAUSE, DELIVERY_TIME, moved, retried
+from mqbroker.core.queue.moved_message import CAUSE, DELIVERY_TIME, MessageOrigin, moved, retried
 from mqbroker.core.selector.selector import compile_selector
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import parts_of
@@ -80,7 +81,8 @@ def test_selectors_say_the_same_on_both_ways(odd: bytes, text: str, is_match: bo
 def test_what_is_written_anew_keeps_it_byte_for_byte(odd: bytes) -> None:
     payload = message(odd)
     value = decode_value(odd, 0, len(odd))[0]
-    letter = bytes(moved(Segment(single(payload), 0, 1, 4), 0, ("orders", "orders.q"), "expired").payload(0))
+    origin = MessageOrigin("orders", "orders.q", ANYCAST)
+    letter = bytes(moved(Segment(single(payload), 0, 1, 4), 0, origin, "expired").payload(0))
     assert notes_of(letter)[ODD] == value
     assert notes_of(letter)[CAUSE] == "expired"
     assert DELIVERY_TIME not in notes_of(letter)

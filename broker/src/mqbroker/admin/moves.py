@@ -23,14 +23,14 @@ from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_at, view_of
 from mqbroker.core.queue.meter import BLOCK, Meter
-from mqbroker.core.queue.moved_message import CAUSE, NOT_MADE, ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.queue.moved_message import CAUSE, NOT_MADE, MessageOrigin, retried, transferred
 from mqbroker.core.queue.picking import Budget
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
 from mqbroker.core.store.transaction_quota import TransactionQuota
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
-from mqbroker.wire.parts import ORIGIN_ADDRESS, parts_of
+from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
 PURGED_MAX = 20_000  # messages of one piece
@@ -284,16 +284,16 @@ class Retry(Move):
     """Sends dead letters and expired messages back to where they came from, as they were.
 
     One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
-    queue is gone, it goes to those that share what comes to the address; where those that are there got copies, it is
-    left, unless the request asks for `to_address`, that is for whoever sends there. So is what came from a queue of
-    another name than its address, which may have been a copy, while that has no queue, and a value of which there is
-    a later one.
+    queue is gone, a copy is left, and what it shared goes to those that share what comes to the address; where those
+    that are there got copies, it is left, unless the request asks for `to_address`, that is for whoever sends there. An
+    exclusive divert that takes all of an address takes it in each of these cases. A value of which there is a later one
+    is left too.
     """
 
     counted = "retried"
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
-        self.origins: dict[tuple[str, str, bool], Address | None] = {}
+        self.origins: dict[tuple[MessageOrigin, bool], Address | None] = {}
         self.to_address: bool = request.arguments["to_address"]
         super().__init__(broker, request, queue)
 
@@ -310,13 +310,13 @@ class Retry(Move):
     def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
         payload = bytes(segment.run.payload(index))
         view = MessageView(payload)
-        origin = (view.annotation(ORIGIN_ADDRESS), view.annotation(ORIGIN_QUEUE))
-        if not isinstance(origin[0], str) or not origin[0]:
+        origin = MessageOrigin.said_by(view)
+        if origin is None:
             return None
-        names = (str(origin[0]), str(origin[1] or ""), view.annotation(CAUSE) == NOT_MADE)
-        if names not in self.origins:
-            self.origins[names] = self.origin_of(*names)
-        address = self.origins[names]
+        said = origin, view.annotation(CAUSE) == NOT_MADE
+        if said not in self.origins:
+            self.origins[said] = self.origin_of(*said)
+        address = self.origins[said]
         try:
             run = retried(segment.run, index)
         except PeerFault:
@@ -338,35 +338,48 @@ class Retry(Move):
         part.arrived_ms = self.broker.at.wall_ms
         return any(queue.is_outdated(Segment(part, 0, 1, 0)) for queue in queues)
 
-    def origin_of(self, address: str, queue: str, had_nobody: bool) -> Address | None:
+    def origin_of(self, origin: MessageOrigin, had_nobody: bool) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address.
 
         Whoever had a copy when it came first gets none: diverts, what the address keeps for later queues, and addresses
         with wildcards, but where it reached no queue, as those would have been such. All of them do where the address
         was not there (`had_nobody`).
         """
-        found = self.store.queues.get(queue)
-        if found is self.queue:
+        address, queue, _ = origin
+        home = self.store.queues.get(queue)
+        if home is self.queue:
             return None
+        there = self.store.addresses.get(address)
         try:
-            if found is not None and found.kind.address == address and not found.kind.is_forwarding:
+            if home is not None and home.kind.address == address and not home.kind.is_forwarding:
                 return alone_at(self.store, address, queue, BROKER)
-            if found is not None and found.kind.is_forwarding and not (found.kind.forwards_shared or self.to_address):
-                return None  # the copy of a subscription elsewhere
-            there = self.store.addresses.get(address)
             if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
                 return elsewhere
-            has_way = there is not None and (there.has_way or self.store.find_diverted(address))
-            if queue not in ("", address) and not has_way and not self.to_address:
-                return None  # it may have been a subscription: a queue would be made that nobody reads
-            # As whoever sends there; to an address with wildcards nobody does.
-            if there is None or not has_wildcards(address):
-                there = self.store.target_for(address, BROKER)
+            if there is None or not self.store.find_diverted(address):
+                there = self.taker_of(origin, there)
         except Refused:
             return None
-        if self.queue in there.queues or (queue and _gives_copies(there) and not self.to_address):
-            return None
-        return there if self.to_address or had_nobody else there.again(() if queue else there.wildcards)
+        if there is None or self.to_address or had_nobody:
+            return there
+        return there.again(() if queue else there.wildcards)
+
+    def taker_of(self, origin: MessageOrigin, there: Address | None) -> Address | None:
+        """The address, which may be there, for what came from a queue that is gone, or from none. Raises Refused."""
+        if not self.to_address and self.is_copy(origin, there):
+            return None  # also where a queue would be made that nobody reads
+        if there is None or not has_wildcards(origin.address):
+            there = self.store.target_for(origin.address, BROKER)  # as whoever sends; to one with wildcards nobody does
+        is_doubled = bool(origin.queue) and _gives_copies(there) and not self.to_address
+        return None if is_doubled or self.queue in there.queues else there
+
+    def is_copy(self, origin: MessageOrigin, there: Address | None) -> bool:
+        """Whether others had the message as well, for sure or, of one that an older release moved, maybe."""
+        if origin.routing:
+            return origin.routing == MULTICAST
+        way = self.store.queues.get(origin.queue)
+        if way is not None and way.kind.is_forwarding:
+            return not way.kind.forwards_shared
+        return origin.queue not in ("", origin.address) and not (there is not None and there.has_way)
 
 
 def _gives_copies(address: Address) -> bool:

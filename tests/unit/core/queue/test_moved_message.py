@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.moved_message import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved, retried
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.moved_message import (
+    CAUSE,
+    ORIGIN_ID,
+    ORIGIN_QUEUE,
+    ORIGIN_ROUTING,
+    MessageOrigin,
+    forwarded,
+    forwarded_alike,
+    moved,
+    retried,
+)
 from mqbroker.core.queue.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of
@@ -19,7 +31,7 @@ from mqbroker.wire.sections import (
     decode_properties,
     encode_section,
 )
-from mqbroker.wire.values import Symbol
+from mqbroker.wire.values import Byte, Symbol
 
 from tests.support.values import replaced
 
@@ -27,6 +39,7 @@ BODY = bytes.fromhex("005375a00161")
 PROPERTIES = Properties(message_id="m1", to="orders", correlation_id=b"\x00\xff", group_id="g", group_sequence=3)
 EXPIRING = replace(PROPERTIES, absolute_expiry_time=1_700_000_000_000)
 
+ORIGIN = MessageOrigin("orders", "orders.q", MULTICAST)
 PROPERTIES_OF_NO_GROUP = Properties(message_id="m1", to="orders")
 
 
@@ -35,7 +48,7 @@ def bare(properties: Properties) -> bytes:
 
 
 def after_move(payload: bytes) -> bytes:
-    return bytes(moved(Segment(single(payload), 0, 1, 4), 0, ("orders", "orders.q"), "expired").payload(0))
+    return bytes(moved(Segment(single(payload), 0, 1, 4), 0, ORIGIN, "expired").payload(0))
 
 
 def test_a_moved_message_has_no_time_of_expiry() -> None:
@@ -73,15 +86,27 @@ def test_annotations_say_where_it_was() -> None:
     found = after_move(before + bare(EXPIRING))
     notes = decode_annotations(found, scan_sections(found, 0, len(found)).message_annotations, len(found))[0]
     assert notes == {
-        Symbol("x-opt-mine"): 1, ORIGIN_ADDRESS: "orders", ORIGIN_QUEUE: "orders.q", ORIGIN_ID: notes[ORIGIN_ID],
-        CAUSE: "expired",
+        Symbol("x-opt-mine"): 1, ORIGIN_ADDRESS: "orders", ORIGIN_QUEUE: "orders.q", ORIGIN_ROUTING: Byte(0),
+        ORIGIN_ID: notes[ORIGIN_ID], CAUSE: "expired",
     }  # fmt: skip
+    assert MessageOrigin.said_by(MessageView(found)) == ORIGIN
+
+
+def test_whoever_may_send_there_may_say_anything_of_where_it_was() -> None:
+    """Artemis says the routing type of a message in these numbers; an older release says none."""
+    for said, routing in {1: "anycast", 0: "multicast", 2: "", "multicast": "", None: ""}.items():
+        notes = {ORIGIN_ADDRESS: "orders", ORIGIN_ROUTING: said}
+        found = MessageView(encode_section(MESSAGE_ANNOTATIONS, notes) + BODY)
+        assert MessageOrigin.said_by(found) == ("orders", "", routing)
+    for address in ("", 7, None):
+        found = MessageView(encode_section(MESSAGE_ANNOTATIONS, {ORIGIN_ADDRESS: address}) + BODY)
+        assert MessageOrigin.said_by(found) is None
 
 
 def test_annotations_say_nothing_of_where_it_was_before_that() -> None:
     """A dead letter that goes astray was in no queue of the address that it was to go to."""
     first = after_move(bare(PROPERTIES))
-    found = bytes(moved(Segment(single(first), 0, 1, 0), 0, ("gone", ""), "no queue").payload(0))
+    found = bytes(moved(Segment(single(first), 0, 1, 0), 0, MessageOrigin("gone"), "no queue").payload(0))
     notes = decode_annotations(found, scan_sections(found, 0, len(found)).message_annotations, len(found))[0]
     assert notes == {ORIGIN_ADDRESS: "gone", ORIGIN_ID: notes[ORIGIN_ID], CAUSE: "no queue"}
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
-from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.address.diverts import DivertWay
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
-from mqbroker.core.queue.moved_message import NOT_TAKEN, moved
+from mqbroker.core.queue.moved_message import NOT_TAKEN, MessageOrigin, moved
 from mqbroker.core.queue.queue import Queue
 
 if TYPE_CHECKING:
@@ -139,19 +139,17 @@ class DeadLetters:
             return False
         LOOK.has_touched = True
         self._astray.append(origin)
-        waits = self._publish_astray(address, origin, segments, cause)
+        waits = self._publish_astray(address, MessageOrigin(origin), segments, cause)
         self._astray.pop()
         return waits
 
-    def _publish_astray(self, address: Address, origin: str, segments: list[Segment], cause: str) -> bool:
-        waits = False
+    def _publish_astray(self, address: Address, said: MessageOrigin, segments: list[Segment], cause: str) -> bool:
+        waits, origin = False, Origin(said.address)
         places = ((each, index) for each in segments for index in range(each.start, each.start + each.n))
         for segment, index in self._store.diverts.apart(places):
-            run = moved(segment, index, (origin, ""), cause)
-            if self.moved_out_of is None or not self._comes_to(
-                self.moved_out_of, DivertWay(address, run, Origin(origin), "")
-            ):
-                waits = self._store.publish(address, run, Origin(origin)) or waits
+            run = moved(segment, index, said, cause)
+            if self.moved_out_of is None or not self._comes_to(self.moved_out_of, DivertWay(address, run, origin, "")):
+                waits = self._store.publish(address, run, origin) or waits
         return waits
 
     def _comes_to(self, queue: Queue, way: DivertWay) -> bool:
@@ -188,7 +186,8 @@ class DeadLetters:
 
         `target`: the address, and the name of a queue for this origin alone, if there is to be one.
         """
-        origin = queue.kind.address
+        kind, origin = queue.kind, queue.kind.address
+        said = MessageOrigin(origin, kind.name, ANYCAST if kind.is_shared else MULTICAST)
         try:
             address = self._target(origin, target, queue.kind.name)
         except Refused as refused:
@@ -199,7 +198,7 @@ class DeadLetters:
         diverts.followed_total += wide * segment.n  # as what follows diverts, whoever causes it pays for it
         is_taken, begin = True, segment.start
         for index in range(segment.start, segment.start + segment.n):
-            run = moved(segment, index, (origin, queue.kind.name), cause, is_value=queue.kind.last_value)
+            run = moved(segment, index, said, cause, is_value=kind.last_value)
             was_taken, is_taken = is_taken, self._take_in(address, run, origin)
             if is_taken != was_taken and index > begin:
                 self._leave(queue, segment.part(begin, index - begin), was_taken, (target[0], cause, why))

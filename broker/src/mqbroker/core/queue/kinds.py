@@ -100,6 +100,11 @@ class QueueKind:
         return self.is_forwarding and not self.forwards_shared and not self.route[0].endswith(self.forwards_to)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether nobody else gets what comes into it: elsewhere queues with a copy each have the same message."""
+        return self.routing == "anycast" or self.forwards_shared
+
+    @property
     def is_internal(self) -> bool:
         """Whether clients do not know it: it gets nothing by its binding, and nothing is scheduled in it."""
         return self.routing in (FORWARD, RETROACTIVE)

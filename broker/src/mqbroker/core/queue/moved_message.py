@@ -9,7 +9,7 @@ matter: `transferred` keeps what is left of its time and says nothing of its own
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.queue.backlog import Segment
@@ -21,31 +21,55 @@ from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, Sections, scan_sections
 from mqbroker.wire.sections import Header, decode_annotations, decode_header, decode_properties, encode_section
-from mqbroker.wire.values import Long, Symbol
+from mqbroker.wire.values import Byte, Long, Symbol
 
 ORIGIN_QUEUE: Final = Symbol("x-opt-ORIG-QUEUE")
+ORIGIN_ROUTING: Final = Symbol("x-opt-ORIG-ROUTING-TYPE")
 ORIGIN_ID: Final = Symbol("x-opt-ORIG-MESSAGE-ID")
 CAUSE: Final = Symbol("x-opt-CAUSE")
 INGRESS_TIME: Final = Symbol("x-opt-ingress-time")  # when it came, in ms since 1970
 CAUSE_SIZE_MAX: Final = 500
 NOT_TAKEN: Final = "no queue of its address takes it"
 NOT_MADE: Final = "what its divert leads to cannot be made"  # so that nobody had a copy there
-NOTES: Final = (ORIGIN_ADDRESS, ORIGIN_QUEUE, ORIGIN_ID, CAUSE)
+NOTES: Final = (ORIGIN_ADDRESS, ORIGIN_QUEUE, ORIGIN_ROUTING, ORIGIN_ID, CAUSE)
+ROUTING_NUMBERS: Final = {"multicast": Byte(0), "anycast": Byte(1)}  # Artemis's
 DELIVERY_PREFIX: Final = "x-opt-delivery-"
 TTL_MS_MAX: Final = 0xFFFFFFFF
 
 
-def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str, *, is_value: bool = False) -> Run:
+class MessageOrigin(NamedTuple):
+    """Where a message was before it was moved: an address, and a queue, empty where it was in none.
+
+    `routing`: anycast where it was for one of those that share, multicast where it was a copy; empty: nobody says.
+    """
+
+    address: str
+    queue: str = ""
+    routing: str = ""
+
+    @staticmethod
+    def said_by(view: MessageView) -> MessageOrigin | None:
+        """What a moved message says, which may come of anybody who may send there; None: nothing."""
+        address, queue = view.annotation(ORIGIN_ADDRESS), view.annotation(ORIGIN_QUEUE)
+        if not isinstance(address, str) or not address:
+            return None
+        number = view.annotation(ORIGIN_ROUTING)
+        routing = next((name for name, each in ROUTING_NUMBERS.items() if each == number), "")
+        return MessageOrigin(str(address), str(queue or ""), routing)
+
+
+def moved(segment: Segment, index: int, origin: MessageOrigin, cause: str, *, is_value: bool = False) -> Run:
     """Message `index` of the segment's run as it goes to another address.
 
-    `origin`: its address and its queue, empty where it was in none. `is_value`: it was the value of a key, and says
-    when it came, so that it replaces no later one where it is sent back.
+    `is_value`: it was the value of a key, and says when it came, so that it replaces no later one where it is sent
+    back.
     """
     run = segment.run
     payload = run.payload(index)
     notes = {
-        ORIGIN_ADDRESS: origin[0],
-        **({ORIGIN_QUEUE: origin[1]} if origin[1] else {}),
+        ORIGIN_ADDRESS: origin.address,
+        **({ORIGIN_QUEUE: origin.queue} if origin.queue else {}),
+        **({ORIGIN_ROUTING: ROUTING_NUMBERS[origin.routing]} if origin.routing else {}),
         ORIGIN_ID: Long(run.first_id + index),
         CAUSE: cause[:CAUSE_SIZE_MAX],
         **({INGRESS_TIME: Long(valid_ms(run, index))} if is_value else {}),

@@ -8,7 +8,7 @@ import pytest
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.wire.performatives import Rejected
 
-from tests.support.cluster_stage import ClusterNode, options_for
+from tests.support.cluster_stage import ClusterNode, node_id_of, options_for
 from tests.unit.core.address.test_diverts import divert, reload
 from tests.unit.node.cluster.grouping.test_grouping import Site
 from tests.unit.node.cluster.membership.test_forwards import pair
@@ -162,8 +162,12 @@ def test_what_expired_on_its_way_to_a_node_is_retried_to_its_address(
 
 
 @pytest.mark.parametrize("to_address", [False, True])
-def test_what_expired_on_its_way_to_a_subscription_goes_to_no_queue_that_had_it_here(to_address: bool) -> None:
-    """The node has started anew, and knows nothing of the other one's bindings; its own queue had the message."""
+@pytest.mark.parametrize("how", ["restarted", "deleted there", "forgotten"])
+def test_what_expired_on_its_way_to_a_subscription_goes_to_no_queue_that_had_it_here(
+    how: str, to_address: bool
+) -> None:
+    """Its own queue had the message. The node has started anew, and knows nothing of the other one's bindings; or
+    these are gone, and the queue in which it waited with them."""
     rules = {**DIES, "expiry_address": "expired"}
     cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
     for queue in ("expired", "news"):
@@ -178,9 +182,18 @@ def test_what_expired_on_its_way_to_a_subscription_goes_to_no_queue_that_had_it_
     assert a.admin("settle", tag=answer["tag"], outcome="accepted") == {}
     cluster.wait(2_000)
     assert count_at(a, "expired") == 1
-    a.crash()
-    a.start()
+    if how == "restarted":
+        a.crash()
+        a.start()
+    elif how == "deleted there":
+        b.start()
+        cluster.wait(3_000)
+        b.admin("queue-delete", name="there")
+    else:
+        a.admin("cluster-forget", node_id=node_id_of("b"))
     cluster.run()
+    cluster.wait(1_000)
+    assert any(each.kind.is_forwarding for each in a.broker.store.queues.values()) == (how == "restarted")
     said = a.admin("dead-letters-retry", queue="expired", to_address=to_address)
     assert said == {"retried": int(to_address), "left": int(not to_address)}
     assert count_at(a, "news") == int(to_address)
