@@ -411,6 +411,64 @@ def test_what_a_divert_led_to_no_address_comes_to_all_of_it_once_it_is_there() -
     assert counts(stage) == {"orders": 1, "audit": 1, "hub": 1, "all": 1, "$.retroactive.hub": 1}
 
 
+@pytest.mark.parametrize("why", ["no queue is there", "its filter rejects it"])
+def test_what_was_for_one_queue_of_an_address_alone_comes_to_no_other(why: str) -> None:
+    """Neither to those of its address nor by wildcards: it was not sent to these."""
+    stage = stage_with(divert("1", "orders", "hub::q"), address_settings={"#": ASTRAY})
+    for queue in ("orders", "DLQ", "hub"):
+        stage.admin("queue-create", name=queue)
+    for queue, address in (("all", "hub.#"), ("sub", "hub")):
+        stage.admin("queue-create", name=queue, address=address, routing_type="multicast")
+    if why == "no queue is there":
+        send(stage, "red")
+        before = {"orders": 1}
+    else:
+        stage.admin("queue-create", name="q", address="hub", selector="color = 'blue'")
+        send(stage, "red", to="hub::q")
+        before = {}
+    assert counts(stage) == {**before, "DLQ": 1}
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    stage.admin("queue-delete", name="q")
+    stage.admin("queue-create", name="q", address="hub")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {**before, "q": 1}
+
+
+def test_what_was_for_one_queue_comes_to_all_of_its_address_where_the_request_says_so() -> None:
+    stage = stage_with(divert("1", "orders", "hub::q"), address_settings={"#": ASTRAY})
+    for queue in ("orders", "DLQ", "hub"):
+        stage.admin("queue-create", name=queue)
+    send(stage, "red")
+    assert stage.admin("dead-letters-retry", queue="DLQ", to_address=True) == {"retried": 1, "left": 0}
+    assert counts(stage) == {"orders": 1, "hub": 1}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("routing", ["ANYCAST", "MULTICAST"])
+def test_what_was_for_queues_of_one_routing_type_comes_to_no_other(routing: str, is_there: bool) -> None:
+    """Diverts of the address, and those with wildcards, get theirs where it could not be made before."""
+    rejected = "color = 'blue'" if is_there else ""
+    stage = stage_with(
+        divert("1", "orders", "hub", routing_type=routing), divert("2", "hub", "audit"), address_settings={"#": ASTRAY}
+    )
+    for queue in ("orders", "DLQ", "audit"):
+        stage.admin("queue-create", name=queue)
+    wanted, other = ("q", "sub") if routing == "ANYCAST" else ("sub", "q")
+    kinds = {"q": "anycast", "sub": "multicast"}
+    if is_there:
+        stage.admin("queue-create", name=wanted, address="hub", routing_type=kinds[wanted], selector=rejected)
+    send(stage, "red")
+    before = {"orders": 1, **({"audit": 1} if is_there else {})}
+    assert counts(stage) == {**before, "DLQ": 1}
+    stage.admin("queue-create", name=other, address="hub", routing_type=kinds[other])
+    stage.admin("queue-create", name="all", address="hub.#", routing_type="multicast", selector=rejected)
+    if is_there:
+        assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    stage.admin("queue-create", name="late", address="hub", routing_type=routing.lower())
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {**before, "late": 1, "audit": 1, **({} if is_there else {"all": 1})}
+
+
 @pytest.mark.parametrize("policy", ["", "DROP", "FAIL"])
 def test_where_wildcards_alone_take_it_it_is_moved_if_there_is_room(policy: str) -> None:
     rules = {"auto_create_queues": False}
@@ -482,6 +540,20 @@ def test_a_copy_of_a_subscription_that_is_gone_goes_to_no_shared_queue_which_had
     said = stage.admin("dead-letters-retry", queue="DLQ", to_address=to_address)
     assert said == {"retried": int(goes), "left": int(not goes)}
     assert counts(stage).get("news", 0) == before + goes
+
+
+def test_what_a_queue_shared_that_is_gone_goes_to_no_subscription_beside_it() -> None:
+    stage = stage_with(address_settings={"#": {**DIES, "auto_delete_queues": False}})
+    for queue in ("DLQ", "gone"):
+        stage.admin("queue-create", name=queue, address="DLQ" if queue == "DLQ" else "news")
+    stage.admin("queue-create", name="s", address="news", routing_type="multicast")
+    send(stage, "red", to="news")
+    reject(stage, "gone")
+    stage.admin("queue-delete", name="gone")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    stage.admin("queue-create", name="other", address="news")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"s": 1, "other": 1}
 
 
 def test_what_a_queue_shared_that_is_gone_with_all_others_goes_to_a_new_one() -> None:

@@ -23,7 +23,7 @@ from mqbroker.core.queue.kinds import check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_at, view_of
 from mqbroker.core.queue.meter import BLOCK, Meter
-from mqbroker.core.queue.moved_message import CAUSE, NOT_MADE, MessageOrigin, retried, transferred
+from mqbroker.core.queue.moved_message import CAUSE, NOT_MADE, NOT_TAKEN, MessageOrigin, retried, transferred
 from mqbroker.core.queue.picking import Budget
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
@@ -284,16 +284,16 @@ class Retry(Move):
     """Sends dead letters and expired messages back to where they came from, as they were.
 
     One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
-    queue is gone, a copy is left, and what it shared goes to those that share what comes to the address; where those
-    that are there got copies, it is left, unless the request asks for `to_address`, that is for whoever sends there. An
-    exclusive divert that takes all of an address takes it in each of these cases. A value of which there is a later one
-    is left too.
+    queue is gone, a copy is left, and what it shared goes to those that share what comes to the address, unless the
+    request asks for `to_address`, that is for whoever sends there. One that came to no queue goes to what it was for:
+    one queue, those of a routing type or all. An exclusive divert that takes all of an address takes it in each of
+    these cases. A value of which there is a later one is left.
     """
 
     counted = "retried"
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
-        self.origins: dict[tuple[MessageOrigin, bool], Address | None] = {}
+        self.origins: dict[tuple[MessageOrigin, str], Address | None] = {}
         self.to_address: bool = request.arguments["to_address"]
         super().__init__(broker, request, queue)
 
@@ -313,7 +313,8 @@ class Retry(Move):
         origin = MessageOrigin.said_by(view)
         if origin is None:
             return None
-        said = origin, view.annotation(CAUSE) == NOT_MADE
+        cause = view.annotation(CAUSE)
+        said = origin, cause if cause in (NOT_MADE, NOT_TAKEN) else ""
         if said not in self.origins:
             self.origins[said] = self.origin_of(*said)
         address = self.origins[said]
@@ -338,14 +339,14 @@ class Retry(Move):
         part.arrived_ms = self.broker.at.wall_ms
         return any(queue.is_outdated(Segment(part, 0, 1, 0)) for queue in queues)
 
-    def origin_of(self, origin: MessageOrigin, had_nobody: bool) -> Address | None:
+    def origin_of(self, origin: MessageOrigin, astray: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address.
 
         Whoever had a copy when it came first gets none: diverts, what the address keeps for later queues, and addresses
-        with wildcards, but where it reached no queue, as those would have been such. All of them do where the address
-        was not there (`had_nobody`).
+        with wildcards, but where it reached no queue (`astray`: why), as those would have been such. All of them do
+        where the address was not there.
         """
-        address, queue, _ = origin
+        address, queue, routing = origin
         home = self.store.queues.get(queue)
         if home is self.queue:
             return None
@@ -355,21 +356,24 @@ class Retry(Move):
                 return alone_at(self.store, address, queue, BROKER)
             if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
                 return elsewhere
+            if queue and astray and not self.to_address:
+                return alone_at(self.store, address, queue, BROKER, routing)
             if there is None or not self.store.find_diverted(address):
-                there = self.taker_of(origin, there)
+                there = self.taker_of(origin, astray, there)
         except Refused:
             return None
-        if there is None or self.to_address or had_nobody:
+        if there is None or self.to_address or (astray == NOT_MADE and not routing):
             return there
-        return there.again(() if queue else there.wildcards)
+        wildcards = () if queue and not astray else there.wildcards
+        return there.again(wildcards, routing, is_whole=astray == NOT_MADE)
 
-    def taker_of(self, origin: MessageOrigin, there: Address | None) -> Address | None:
+    def taker_of(self, origin: MessageOrigin, astray: str, there: Address | None) -> Address | None:
         """The address, which may be there, for what came from a queue that is gone, or from none. Raises Refused."""
-        if not self.to_address and self.is_copy(origin, there):
+        if not astray and not self.to_address and self.is_copy(origin, there):
             return None  # also where a queue would be made that nobody reads
-        if there is None or not has_wildcards(origin.address):
-            there = self.store.target_for(origin.address, BROKER)  # as whoever sends; to one with wildcards nobody does
-        is_doubled = bool(origin.queue) and _gives_copies(there) and not self.to_address
+        if there is None or not has_wildcards(origin.address):  # to one with wildcards nobody sends
+            there = self.store.target_for(origin.address, BROKER, origin.routing if astray else "")
+        is_doubled = origin.queue and not origin.routing and _gives_copies(there) and not self.to_address
         return None if is_doubled or self.queue in there.queues else there
 
     def is_copy(self, origin: MessageOrigin, there: Address | None) -> bool:

@@ -149,21 +149,26 @@ class Address:
         alone.is_whole = False
         return alone
 
-    def again(self, wildcards: tuple[Address, ...] = ()) -> Address:
+    def again(self, wildcards: tuple[Address, ...] = (), only: str = "", *, is_whole: bool = False) -> Address:
         """For what was here and comes again, in this step: one with the same queues, and with nobody who had a copy.
 
-        `wildcards`: those addresses with wildcards that had none.
+        `wildcards`: those addresses with wildcards that had none. `only`: queues of this routing type alone.
+        `is_whole`: diverts had none either.
         """
         if not self.is_whole:
             return self
         again = Address(self.name, self.meter, pages=self.pages)
+        elsewhere = self.cluster_bindings
         LOOK.has_touched = True
         again.is_whole = False
-        again.anycast, again.multicast, again.cluster_bindings = self.anycast, self.multicast, self.cluster_bindings
+        again.anycast = self.anycast if only != MULTICAST else []
+        again.multicast = self.multicast if only != ANYCAST else []
+        again.cluster_bindings = elsewhere.of(only) if only and elsewhere is not None else elsewhere
         again.wildcards = wildcards
         again.cursor = self.cursor
         self.cursor += 1  # so that another one begins with the next queue
         again.look()
+        again.is_whole = is_whole  # by now, as the meter is not to hear of these queues
         return again
 
     @property

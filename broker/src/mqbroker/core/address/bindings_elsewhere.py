@@ -25,6 +25,10 @@ class BindingsElsewhere(ABC):
         """Whether there are any."""
 
     @abstractmethod
+    def of(self, routing: str) -> BindingsElsewhere | None:
+        """Those of this routing type alone, if there are any."""
+
+    @abstractmethod
     def has(self, routing: str) -> bool:
         """Whether there is one of this routing type."""
 

@@ -125,11 +125,13 @@ class DeadLetters:
             store.tell_returned(queue, segment)
         self.on_held(queue.kind.name, segment.n, reason)
 
-    def astray(self, origin: str, segments: list[Segment], cause: str = NOT_TAKEN) -> bool:
+    def astray(self, target: str, segments: list[Segment], cause: str = NOT_TAKEN, routing: str = "") -> bool:
         """Messages that reached no queue of their address: to the dead-letter address, where the settings say so.
 
-        True: they must wait for this step's append.
+        They were for `target`, an address or `address::queue`; with a routing type for queues of that alone. True: they
+        must wait for this step's append.
         """
+        origin, _, queue = target.partition(FULLY_QUALIFIED)
         settings = self._store.settings.of(origin)
         if not settings.send_to_dla_on_no_route or not settings.dead_letter_address or origin in self._astray:
             return False
@@ -139,7 +141,7 @@ class DeadLetters:
             return False
         LOOK.has_touched = True
         self._astray.append(origin)
-        waits = self._publish_astray(address, MessageOrigin(origin), segments, cause)
+        waits = self._publish_astray(address, MessageOrigin(origin, queue, routing), segments, cause)
         self._astray.pop()
         return waits
 

@@ -39,7 +39,8 @@ RoutedPlace = tuple[Address, str]  # an address, and the routing type of its que
 class DivertWay(NamedTuple):
     """Where a run gets, None: nowhere; as which run, with whose origin, and to `only` queues of this routing type.
 
-    `missing`: the address that could not be made where it gets nowhere; empty where there are too many copies.
+    `missing`: the address, or one queue of it, that could not be made where it gets nowhere; empty where there are too
+    many copies.
     """
 
     address: Address | None
@@ -259,7 +260,8 @@ class Diverts:
         if not way.missing:
             return False
         self._store.name_next(way.run)
-        return self._store.dead_letters.astray(way.missing, [Segment(way.run, 0, way.run.count, 0)], NOT_MADE)
+        whole = Segment(way.run, 0, way.run.count, 0)
+        return self._store.dead_letters.astray(way.missing, [whole], NOT_MADE, way.only)
 
     def _ways(self, way: DivertWay, passed: tuple[Divert, ...], lets_in: LetsIn) -> Iterator[DivertWay]:
         address, run, origin, only, _ = way
@@ -280,7 +282,7 @@ class Diverts:
                 yield DivertWay(address, run if end - begin == run.count else _part(run, begin, end), origin, only)
 
     def _over(self, divert: Divert, target: Address | None, part: Run, origin: Origin) -> DivertWay:
-        missing = divert.target.partition(FULLY_QUALIFIED)[0] if target is None and self._copies_left >= 0 else ""
+        missing = divert.target if target is None and self._copies_left >= 0 else ""
         return DivertWay(target, part, Origin(publisher=origin.publisher), divert.only, missing)
 
     def _next(self, divert: Divert) -> Address | None:

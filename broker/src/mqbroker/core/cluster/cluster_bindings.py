@@ -136,6 +136,11 @@ class ClusterBindings(BindingsElsewhere):
     def __bool__(self) -> bool:
         return bool(self._groups)
 
+    def of(self, routing: str) -> ClusterBindings | None:
+        """Those of this routing type alone, if there are any."""
+        groups = [group for group in self._groups.values() if group.routing == routing]
+        return ClusterBindings(groups) if groups else None
+
     def has(self, routing: str) -> bool:
         """Whether there is a binding of this routing type."""
         return any(each == routing for each, _ in self._groups)

@@ -38,9 +38,11 @@ TTL_MS_MAX: Final = 0xFFFFFFFF
 
 
 class MessageOrigin(NamedTuple):
-    """Where a message was before it was moved: an address, and a queue, empty where it was in none.
+    """Where a message was before it was moved, or what it was sent to where it came to no queue: an address, and one
+    queue of it, or empty.
 
-    `routing`: anycast where it was for one of those that share, multicast where it was a copy; empty: nobody says.
+    `routing`: anycast where it was for one of those that share, multicast where it was a copy, or for those that get
+    one; empty: nobody says, or for all of them.
     """
 
     address: str

@@ -361,7 +361,7 @@ class Store(PagingStore):
             waits = self.wildcards.publish(wildcard, run, origin) or waits
         if unrouted and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
-            waits = self.dead_letters.astray(address.name, unrouted) or waits
+            waits = self.dead_letters.astray(address.target, unrouted, routing=only) or waits
         return waits
 
     def keep(self, address: Address, segment: Segment) -> None:
