@@ -272,6 +272,36 @@ def test_a_step_follows_few_diverts(bounds: dict[str, Any]) -> None:
     assert stage.replies[901].result == {"moved": 30, "left": 0}
 
 
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_a_step_of_a_retry_follows_few_diverts_to_find_out_that_none_is_a_way(names: str) -> None:
+    """Each subscription that is gone is another origin; all are of one address, which is looked at once in a step."""
+    rules = {**DIES, "auto_delete_addresses": False, "auto_delete_queues": False, "auto_create_queues": False}
+    stage = stage_with(address_settings={"#": rules})
+    stage.admin("queue-create", name="DLQ")
+    for name in names:
+        stage.admin("address-create", name=name, routing_types=["multicast"])
+    for number in range(6):
+        stage.admin("queue-create", name=f"s{number}", address="a", routing_type="multicast")
+    send(stage, "red", to="a")
+    for number in range(6):
+        reject(stage, f"s{number}")
+        stage.admin("queue-delete", name=f"s{number}")
+    reload(stage, *(divert(x + y, x, y, exclusive=True) for x in names for y in names if x != y))
+    all_diverts = stage.broker.store.diverts
+    all_diverts.find_way("a")
+    once = all_diverts.followed_total
+    stage.give(AdminRequest(901, 1, "dead-letters-retry", {"queue": "DLQ"}))
+    steps = 0
+    while 901 not in stage.replies:
+        before = all_diverts.followed_total
+        stage.turn()
+        stage.sync()
+        assert all_diverts.followed_total - before <= once
+        steps += 1
+    assert steps == 1 if once < moves.LOOKS_MAX else steps >= 6
+    assert stage.replies[901].result == {"retried": 0, "left": 6}
+
+
 def test_what_is_left_needs_no_room_elsewhere() -> None:
     bounds = {"address_full_policy": "FAIL"}
     stage = stage_with(

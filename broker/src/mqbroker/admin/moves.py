@@ -195,8 +195,9 @@ class Move(Purge):
     def wants(self, segment: Segment, index: int) -> bool:
         if not super().wants(segment, index):
             return False
-        planned, diverts = self.plan(segment, index), self.store.diverts
+        diverts = self.store.diverts
         followed = diverts.followed_total
+        planned = self.plan(segment, index)  # which may follow some to find out whether there is a way
         is_in = planned is not None and self.find_room(*planned) and self.take_in(*planned)
         # The picker has paid for one look of its own, which for what is scheduled is a short one.
         self.budget.looks -= (1 + diverts.followed_total - followed) * self.look_cost - 1
@@ -294,6 +295,7 @@ class Retry(Move):
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
         self.origins: dict[tuple[MessageOrigin, str], Address | None] = {}
+        self.diverted: dict[str, bool] = {}  # addresses of this piece, as is `origins`
         self.to_address: bool = request.arguments["to_address"]
         super().__init__(broker, request, queue)
 
@@ -303,6 +305,7 @@ class Retry(Move):
     def prepare(self) -> None:
         super().prepare()
         self.origins.clear()
+        self.diverted.clear()
 
     def resolve(self) -> Address:
         return Address("")
@@ -358,7 +361,7 @@ class Retry(Move):
                 return elsewhere
             if queue and astray and not self.to_address:
                 return alone_at(self.store, address, queue, BROKER, routing)
-            if there is None or not self.store.find_diverted(address):
+            if there is None or not self.find_diverted(address):
                 there = self.taker_of(origin, astray, there)
         except Refused:
             return None
@@ -366,6 +369,12 @@ class Retry(Move):
             return there
         wildcards = () if queue and not astray else there.wildcards
         return there.again(wildcards, routing, is_whole=astray == NOT_MADE)
+
+    def find_diverted(self, address: str) -> bool:
+        """Whether exclusive diverts take all that comes to an address; asked once in a piece, as it may follow many."""
+        if address not in self.diverted:
+            self.diverted[address] = self.store.find_diverted(address)
+        return self.diverted[address]
 
     def taker_of(self, origin: MessageOrigin, astray: str, there: Address | None) -> Address | None:
         """The address, which may be there, for what came from a queue that is gone, or from none. Raises Refused."""
