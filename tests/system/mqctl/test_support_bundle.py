@@ -56,6 +56,7 @@ def test_it_has_what_helps_and_no_secret_and_no_body(node: BrokerProcess, tmp_pa
     place = "support-bundle/dev-1/default/"
     assert json.loads(files[f"{place}status.json"])["messages"] == 1
     assert {f"{place}{name}.json" for name in ("config-show", "metrics", "topology", "events", "health")} <= set(files)
+    assert json.loads(files[f"{place}journal-info.json"])["journal_segments"] >= 1
     assert b"ready" in files[f"{place}log"]
     assert "mqctl" in json.loads(files["support-bundle/versions.json"])
     users = json.loads((broker.data_directory / "users.json").read_text())
@@ -70,11 +71,30 @@ def test_it_has_what_helps_and_no_secret_and_no_body(node: BrokerProcess, tmp_pa
 
 
 def test_a_node_that_does_not_answer_is_named_in_it(node: BrokerProcess, tmp_path: Path) -> None:
+    """Of its journal is there what others would ask for first."""
     provide(node)
-    (tmp_path / "dev-1" / "admin.sock").touch()
-    files, _ = collected(tmp_path, code=3)
-    assert files["support-bundle/dev-1/default/missing.txt"]
-    node.close()
+    with node as broker:
+        broker.admin("send", address="orders", messages=[{"body": BODY, "durable": True}])
+        broker.stop()
+        (tmp_path / "dev-1" / "admin.sock").touch()
+        files, _ = collected(tmp_path, code=3)
+    place = "support-bundle/dev-1/default/"
+    assert files[f"{place}missing.txt"].count(b"\n") == 2  # that no broker answers, and that there is no log
+    journal = json.loads(files[f"{place}journal-info.json"])
+    assert (journal["messages"], [one["name"] for one in journal["queues"]]) == (1, ["orders"])
+    assert BODY.encode() not in b"\n".join(files.values())
+
+
+def test_what_is_wrong_with_a_journal_is_in_it(node: BrokerProcess, tmp_path: Path) -> None:
+    provide(node)
+    with node as broker:
+        broker.stop()
+        (tmp_path / "dev-1" / "admin.sock").touch()
+        for file in (broker.data_directory / "journal").iterdir():
+            file.write_bytes(b"\1" * file.stat().st_size)
+        files, _ = collected(tmp_path, code=3)
+    assert b"journal" in files["support-bundle/dev-1/default/missing.txt"]
+    assert "support-bundle/dev-1/default/journal-info.json" not in files
 
 
 def _texts(value: object) -> list[str]:

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl import completion
+from mqctl import completion, inventory
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.nodes import Node, NodeCommandOptions, choose, nodes_of, open_admin
+from mqctl.nodes import Node, NodeCommandOptions, choose, nodes_in, nodes_of, open_admin
 from mqctl.output import Column, Rows, write
 from mqctl.progress import counting
 from mqctl.world import World
@@ -61,8 +61,16 @@ class ListOperation:
 
 def nodes_meant(world: World, options: AskOptions | ActOptions) -> list[Node]:
     """All nodes, or the one that --host names."""
-    nodes = nodes_of(world, options)
-    return [choose(nodes, options.host)] if options.host else nodes
+    return nodes_and_cluster(world, options)[0]
+
+
+def nodes_and_cluster(
+    world: World, options: AskOptions | ActOptions
+) -> tuple[list[Node], inventory.InventoryCluster | None]:
+    """The same, and their cluster; None of brokers of `mqctl dev`."""
+    cluster = None if options.dev else inventory.load(world, options)
+    nodes = nodes_of(world, options) if cluster is None else nodes_in(cluster)
+    return [choose(nodes, options.host)] if options.host else nodes, cluster
 
 
 def show(world: World, options: AskOptions, listing: ListOperation) -> int:

@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,16 +15,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl import __version__
+from mqctl import __version__, operation
 from mqctl.admin import AdminClient
-from mqctl.brokers import journald
-from mqctl.brokers.requests import PLACE, AskOptions, nodes_meant
+from mqctl.brokers import journald, journals, node_state
+from mqctl.brokers.requests import PLACE, AskOptions, nodes_and_cluster
 from mqctl.dev import log as dev_log
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
+from mqctl.inventory import Host
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Rows, write
+from mqctl.playbook.redact import Redactor
 from mqctl.progress import counting
 from mqctl.world import World
 
@@ -33,11 +35,16 @@ ASKED: Final = (
     "status", "health", "metrics", "config-show", "topology", "discovery", "addresses", "queues", "quotas",
     "drain-show", "scale-down-show", "operations",
 )  # fmt: skip
+# What a broker that runs says of its journal, in its status; nobody else can look into it meanwhile.
+OF_JOURNAL: Final = ("journal_segments", "journal_position", "synced_position")
+JOURNAL_INFO: Final = "journal-info.json"
+INFO: Final = "info"  # of `mqbroker journal`
+UNIT_TIME_S: Final = 30
 LINES_MAX: Final = 10_000
 EVENTS_MAX: Final = 1000
 COLUMNS = (Column("files", is_number=True), Column("missing"))
 
-BundleFiles = dict[str, bytes]
+BundleFiles = dict[str, Any]  # name -> a text, or what becomes JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +56,45 @@ class Options(AskOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Collect what helps to understand a cluster: state, options, metrics, topology, events, logs and versions.
+    """Collect what helps to understand a cluster: state, options, metrics, topology, events, journals, logs, versions.
 
-    No messages, passwords or keys are in it; names of hosts, users, addresses and clients are, and the selectors of
-    subscriptions. Exit code 3 if a node is missing in it or does not answer everything; what is missing, and why, is in
-    it too.
+    Of a broker that does not run it has what `mqctl journal info` says; that one cannot start while its journal is
+    read.
+
+    No messages, passwords or keys are in it, and secrets of the inventory are taken out wherever they stand; names of
+    hosts, users, addresses and clients are in it, and the selectors of subscriptions. Exit code 3 if a node is missing
+    in it or does not answer everything; what is missing, and why, is in it too.
     """
-    nodes = nodes_meant(world, options)
+    nodes, cluster = nodes_and_cluster(world, options)
+    hosts = cluster.hosts if cluster else ()
     rows = Rows("mqctl.support-bundle/1", (*PLACE, *COLUMNS))
-    files: BundleFiles = {"versions.json": _document(_versions())}
+    files, faults = _operations(world, [one for one in hosts if one.name in {node.host for node in nodes}])
+    files["versions.json"] = _versions()
     with counting(world, "hosts asked", len(nodes)) as advance:
         for node, collected in on_each(nodes, lambda one: _collected(world, one, options.lines), lambda _: advance(1)):
             said, missing = ({}, [collected.what]) if isinstance(collected, CommandError) else collected
+            missing += [faults[node.host]] if node.host in faults else []
+            missing = list(dict.fromkeys(missing))  # a broker that answers nothing says why once for each question
             place = f"{node.host}/{node.instance}"
             files |= {f"{place}/{name}": content for name, content in said.items()}
             if missing:
-                files[f"{place}/missing.txt"] = "\n".join([*missing, ""]).encode()
+                files[f"{place}/missing.txt"] = "\n".join([*missing, ""])
             rows.rows.append(
                 {"host": node.host, "instance": node.instance, "files": len(said), "missing": "; ".join(missing)}
             )
-    _write(world.cwd / options.file, files)
+    redact = Redactor(host.variables for host in hosts)
+    _write(world.cwd / options.file, {name: _encoded(content, redact) for name, content in files.items()})
     write(rows, options.shape, world.data)
     return Exit.DONE if all(not row["missing"] for row in rows.rows) else Exit.DEGRADED
+
+
+def _operations(world: World, hosts: Sequence[Host]) -> tuple[BundleFiles, dict[str, str]]:
+    """Which operation holds each host, or was the last one there; and host -> why it could not be asked."""
+    notes, faults = operation.look(world, hosts)
+    for note in notes.values():
+        if note:
+            del note["token"]  # by which others would come in its place
+    return {f"{name}/operation.json": note for name, note in notes.items()}, faults
 
 
 def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[str]]:
@@ -83,15 +107,29 @@ def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[
                 if isinstance(answer, CommandError):
                     missing.append(answer.what)
                 else:
-                    files[f"{name}.json"] = _document(answer)
+                    files[f"{name}.json"] = answer
+    except CommandError as error:
+        missing.append(error.what)
+    try:
+        files[JOURNAL_INFO] = _journal_info(world, node, files.get("status.json"))
     except CommandError as error:
         missing.append(error.what)
     try:
         said = (f"{row['time']} {row['level']} {row['message']}\n" for row in _log(world, node, lines))
-        files["log"] = "".join(said).encode(errors="replace")
+        files["log"] = "".join(said)
     except (CommandError, OSError) as error:
         missing.append(f"{node.name}: log: {error}")
     return files, missing
+
+
+def _journal_info(world: World, node: Node, status: Any) -> Any:
+    """Of a broker that answers what it says itself, of one that does not run what is found on the disk."""
+    if isinstance(status, dict):
+        return {name: status.get(name) for name in OF_JOURNAL}
+    state = node_state.STATES.get(node_state.unit_of(world, node, UNIT_TIME_S)) if node.access is not None else None
+    if state is not None:  # systemd starts it again: it must not find its journal locked, and who runs has locked it
+        raise CommandError(f"{node.name}: systemd says that its broker is {state}, so its journal was not read")
+    return journals.ask(world, node, INFO)
 
 
 def _answers(session: AdminClient) -> Iterator[tuple[str, Any]]:
@@ -121,11 +159,23 @@ def _versions() -> dict[str, str]:
     return {"mqctl": __version__, "python": platform.python_version(), "system": platform.platform(), **versions}
 
 
-def _document(value: Any) -> bytes:
-    return json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"
+def _encoded(content: Any, redact: Callable[[str], str]) -> bytes:
+    """A file of the bundle without secrets: the second lock, should a broker or a library ever say one."""
+    cleaned = _cleaned(content, redact)
+    text = cleaned if isinstance(cleaned, str) else json.dumps(cleaned, indent=2, sort_keys=True) + "\n"
+    return text.encode(errors="replace")
 
 
-def _write(path: Path, files: BundleFiles) -> None:
+def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
+    """All texts in it cleaned, names too. Not what becomes of it as JSON, which a short secret would break."""
+    if isinstance(value, dict):
+        return {redact(str(name)): _cleaned(each, redact) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(each, redact) for each in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def _write(path: Path, files: Mapping[str, bytes]) -> None:
     """A new file, for its owner: who talks to whom is nobody else's business."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -138,7 +188,7 @@ def _write(path: Path, files: BundleFiles) -> None:
         raise CommandError(f"{path} cannot be made: {fault.strerror}", "mqctl support-bundle with a new file") from None
 
 
-def _write_archive(descriptor: int, files: BundleFiles) -> None:
+def _write_archive(descriptor: int, files: Mapping[str, bytes]) -> None:
     with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for name, content in sorted(files.items()):
             entry = tarfile.TarInfo(f"support-bundle/{name}")
