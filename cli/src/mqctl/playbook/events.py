@@ -5,7 +5,7 @@ Invariant: a host that fails or is not reached changes nothing for the others; e
     ok           it has come to the end
     refused      preflight has found errors, and nothing was changed
     failed       a task failed
-    unreachable  it was not reached, or lost on the way
+    unreachable  it was not reached, or lost on the way, or left out as nobody could look at it before
     stopped      nothing is wrong with it, but the run ended before it was done
     interrupted  somebody ended the run while a task was under way there
 
@@ -140,6 +140,13 @@ class PlayProgress:
         """Hosts in the order of the inventory: events come in the order in which hosts are done."""
         ordered = {name: self.hosts[name] for name in names if name in self.hosts}
         self.hosts = ordered | self.hosts
+
+    def leave_out(self, faults: Mapping[str, str]) -> None:
+        """Hosts that the run was not for, as they could not be looked at before it: each with the reason."""
+        self.hosts |= {
+            name: HostProgress(name, state="unreachable", note=f"left out, as it could not be looked at: {why}")
+            for name, why in faults.items()
+        }
 
     def end(self, mark: str) -> None:
         """The run is over. Whoever is well and has not got the fact `mark`, which the last task sets, was stopped."""

@@ -34,7 +34,9 @@ def carry_out(
     try:
         state = run_play(world, cluster, play)
     except Interrupted as interrupted:
+        _complete(cluster, interrupted.state, play)
         return report_interrupted(world, cluster, interrupted.state, options.shape, play)
+    _complete(cluster, state, play)
     code = report(world, state, options.shape)
     if play.is_check or code is Exit.FAILED:
         return code
@@ -43,6 +45,12 @@ def carry_out(
     except KeyboardInterrupt:
         world.note("interrupted: the hosts are done, and not every node was looked at; see: mqctl status")
         raise
+
+
+def _complete(cluster: InventoryCluster, state: PlayProgress, play: Play) -> None:
+    """Hosts that were left out have a row as well, and count as not reached."""
+    state.leave_out(play.left_out)
+    state.put_in_order(host.name for host in cluster.hosts)
 
 
 def report(world: World, state: PlayProgress, shape: OutputShape) -> Exit:

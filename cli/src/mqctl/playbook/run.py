@@ -44,7 +44,7 @@ class Play:
     """What to run: the name of a playbook in the collection, and what it is told.
 
     `mark` is the fact that its last task sets on each host that has come so far, where it does. `command`: what a user
-    says to run it, where that is not its name.
+    says to run it, where that is not its name. `left_out`: hosts that it was to be for and is not -> why.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Play:
     is_diff: bool = False
     mark: str = ""
     command: str = ""
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 class Interrupted(KeyboardInterrupt):

@@ -53,7 +53,8 @@ COLUMNS = (
 class Plan:
     """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first.
 
-    `left_over`: what the inventory no longer names; `doubts`: what it says and hardly means.
+    `left_over`: what the inventory no longer names; `doubts`: what it says and hardly means. `unplanned`: of the blind
+    those that answered, and that cannot have what the inventory wants of them.
     """
 
     cluster: str
@@ -62,6 +63,7 @@ class Plan:
     left_over: list[LeftOver]
     missing: list[Missing] = field(default_factory=list)
     doubts: list[dict[str, Any]] = field(default_factory=list)
+    unplanned: set[str] = field(default_factory=set)
 
     @property
     def hash(self) -> str:
@@ -106,6 +108,7 @@ def make_plan(world: World, cluster: InventoryCluster, hosts: Sequence[Host], bu
     for host, outcome in on_each(hosts, lambda host: compare(world, host, site, looks[host.name], looked)):
         if isinstance(outcome, CommandError):
             plan.blind[host.name] = outcome.what.removeprefix(f"{host.name}: ")
+            plan.unplanned.update({host.name} & looked.keys())
             continue
         plan.changes.extend(outcome.changes)
         plan.missing.extend(outcome.missing)

@@ -98,6 +98,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         if options.resume:
             require_goal(command, goal_of(notes, rolling.command), goal)
         plan = make_plan(world, cluster, hosts, Path(bundle))
+        hosts = looked_at(hosts, plan)
         if not options.check:
             turns = restarts(cluster, plan.changes, batch, is_canary_first=rolling.is_canary_first)
             require_served(world, cluster, turns, is_forced=options.force, is_restart=True)
@@ -115,6 +116,7 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
         is_check=options.check,
         is_diff=options.diff,
         command=command,
+        left_out=plan.blind,
     )
     if options.check:
         return carry_out(world, options, cluster, hosts, play)
@@ -128,6 +130,23 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
             own.is_done = True
         keep_paused(world, own, code)
     return code_of(own, code)
+
+
+def looked_at(hosts: Sequence[Host], plan: Plan) -> list[Host]:
+    """Those that the plan is of. Raises CommandError where there is none, or where roles would refuse another one.
+
+    One that was not reached may answer by the time the playbook comes to it, and nobody has asked whom its broker
+    serves, nor agreed to what changes there: so it is left out, by force as well.
+    """
+    seen = [one for one in hosts if one.name not in plan.blind]
+    if plan.unplanned or not seen:
+        faults = {name: why for name, why in plan.blind.items() if name in plan.unplanned or not seen}
+        raise CommandError(
+            f"{'; '.join(map(': '.join, faults.items()))}; nothing was changed on any host",
+            "mqctl plan, when that is put right" + (", or leave the host out with --limit" if seen else ""),
+            Exit.FAILED if plan.unplanned else Exit.DEGRADED,
+        )
+    return seen
 
 
 def is_release_changed(plan: Plan) -> bool:
@@ -155,6 +174,9 @@ def show_and_ask(world: World, options: RollingOptions, cluster: InventoryCluste
     """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
     # Standard output belongs to the result; the plan is what people read before they answer.
     show_plan(world, plan, OutputShape(), world.err)
+    if plan.blind:
+        names = ", ".join(plan.blind)
+        world.note(f"left out: {names}; the same command again, when that is put right, goes there as well")
     if is_release_changed(plan) and (text := journal_formats.told(journal_formats.ask(world, nodes_in(cluster)))):
         world.note(text)
     if options.plan and options.plan != plan.hash:

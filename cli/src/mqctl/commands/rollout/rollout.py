@@ -21,7 +21,8 @@ def run(world: World, options: Options) -> int:
     Where every host is as the last rollout left it, and everything that went into that is the same, the playbook is
     left out: files, modes and owners are compared by digest. `--full` runs it all the same.
 
-    Nothing begins where clients would not be served while a batch is away; `--force` says what is given up.
+    Nothing begins where clients would not be served while a batch is away; `--force` says what is given up. A host that
+    is not reached for the plan is left out, as nobody has asked whom it serves.
 
     Between batches of brokers that are restarted, the links that stood have to stand again, and a message has to cross
     each (`mqctl cluster canary`); at the end of all. Where they do not, the same command waits for them again, and
