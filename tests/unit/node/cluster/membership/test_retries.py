@@ -92,6 +92,25 @@ def test_dead_letters_of_a_queue_that_another_node_shares_with_none_go_to_one_th
     assert (count_at(a, "here"), count_at(b, "there")) == (1, 0)
 
 
+def test_what_a_queue_shared_that_is_gone_goes_to_no_subscription_of_another_node() -> None:
+    """It had its copy; who shares by now what comes to the address gets the message."""
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": DIES}})
+    a.admin("queue-create", name="DLQ")
+    a.admin("queue-create", name="gone", address="news")
+    b.admin("queue-create", name="s", address="news", routing_type="multicast")
+    cluster.run()
+    assert a.admin("send", address="news", messages=[{"body": "x"}]) == {"accepted": 1}
+    cluster.run()
+    reject(a, "gone")
+    a.admin("queue-delete", name="gone")
+    assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    b.admin("queue-create", name="other", address="news")
+    cluster.run()
+    assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    cluster.run()
+    assert (count_at(b, "s"), count_at(b, "other")) == (1, 1)
+
+
 class GroupingSite(Site):
     """Of its nodes `a` has no queue but that in which dead letters are gathered."""
 
