@@ -5,7 +5,7 @@
 Its own program is asked, before any broker is stopped: what it says of options holds also where it does not know some
 of them any more, or not yet. Journals are locked by the brokers that run, so of these only the formats of the files are
 looked at, which stand in their headers (journal/format.py of the broker), and whether they name queues that a release
-takes for others.
+takes for others. What a broker would not start with and what is over by now look the same in them: that one is asked.
 
 Options of another time, as a rollback has them, may name what is gone since, and lack what was declared since: where
 their address settings delete what is not in the file any more, a start would delete that with its messages.
@@ -22,6 +22,7 @@ import re
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ansible_collections.mqops.cluster.plugins.module_utils import command
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places, text_of
@@ -39,6 +40,14 @@ FIRST_FORMATS = (1,)  # of releases that do not say which they read
 # so nothing but a name is found in what a record says of queues.
 RING_OF = re.compile(rb'"name":"(\$\.retroactive-of\.[^"\x00-\x1f]{1,2048})"')
 KNOWS_RINGS = "knows_moved_rings"
+# A release that does not say that it knows queues which drain refuses a journal that has one.
+KNOWS_DRAINS = "knows_drains"
+UNKNOWN = "unknown operation"  # the answer of a broker that knows of none of it, so there is none
+READ_S_MAX = 600
+# There while a restore moves things (io/files/identity.py of the broker). A release that does not say that it knows it
+# starts with what there is.
+KNOWS_RESTORES = "knows_unfinished_restores"
+RESTORE_MARKER = "restore-unfinished.json"
 # In broker.toml as the role writes it: a line for each option.
 NAMED_FILE = re.compile(r'^tls-[a-z-]+-file = "(/[^"]*)"$', re.MULTILINE)
 CLUSTERED = re.compile(r"^\[\[(?:broadcast-groups|discovery-groups|cluster-connections)", re.MULTILINE)
@@ -49,13 +58,17 @@ def faults(release: str, options: Mapping[str, str], places: Places = PLACES) ->
     """Why it could not, each as a sentence; nothing where it could. `options`: instance -> text of broker.toml."""
     executable = os.path.join(os.path.dirname(places.current), "releases", release, "bin", "mqbroker")
     try:
-        formats, knows_rings = formats_read(executable), is_said(executable, KNOWS_RINGS)
+        said = said_by(executable)
+        formats = formats_read(said)
         found = [
             one
             for name, text in sorted(options.items())
             for one in (*_options(executable, release, name, text, places), *_data(release, formats, name, places))
         ]
-        found += [] if knows_rings else [one for name in sorted(options) for one in _rings(release, name, places)]
+        for name in sorted(options):
+            found += [] if said.get(KNOWS_RINGS) is True else _rings(release, name, places)
+            found += [] if said.get(KNOWS_DRAINS) is True else _drains(executable, release, name, places)
+            found += [] if said.get(KNOWS_RESTORES) is True else _restores(release, name, places)
     except command.CommandFault as fault:
         return [f"release {release} does not run here: {fault}"]
     return found
@@ -119,23 +132,23 @@ def _file_of(text: str) -> Iterator[str]:
         yield file.name
 
 
-def formats_read(executable: str) -> tuple[int, ...]:
-    """Versions of journal files that a release reads. Raises CommandFault where it does not run."""
+def said_by(executable: str) -> dict[str, Any]:
+    """What a release says of itself, nothing where it cannot say it so. Raises CommandFault where it does not run."""
     if command.run(["version"], executable).code != command.DONE:
         raise command.CommandFault(command.run(["version"], executable).complaint)
-    answer = command.run(["version", "--json"], executable)
     try:
-        return tuple(int(one) for one in json.loads(answer.out)["journal_formats_read"])
+        answer = json.loads(command.run(["version", "--json"], executable).out)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def formats_read(said: Mapping[str, Any]) -> tuple[int, ...]:
+    """Versions of journal files that a release reads, by what it says of itself."""
+    try:
+        return tuple(int(one) for one in said["journal_formats_read"])
     except (ValueError, LookupError, TypeError):
         return FIRST_FORMATS
-
-
-def is_said(executable: str, what: str) -> bool:
-    """Whether a release says so of itself."""
-    try:
-        return json.loads(command.run(["version", "--json"], executable).out).get(what) is True
-    except (ValueError, AttributeError):
-        return False
 
 
 def ring_in(journal: str) -> str:
@@ -144,7 +157,7 @@ def ring_in(journal: str) -> str:
     Files come and go while a broker runs. A file may be long, and messages may say anything: its records are gone
     through where the name is in it at all, and those of messages are stepped over.
     """
-    for path in sorted(glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj"))):
+    for path in sorted(files_of(journal)):
         try:
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
                 said = declarations(text) if RING_OF.search(text) else ()
@@ -175,10 +188,15 @@ def declarations(text: mmap.mmap) -> Iterator[tuple[int, int]]:
         at += (ENTRY_HEADER_BYTES + length + ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
 
 
+def files_of(journal: str) -> list[str]:
+    """The files of a journal."""
+    return glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj"))
+
+
 def formats_in(journal: str) -> set[int]:
     """Versions of the journal files in a folder; what is none has none. Files come and go while a broker runs."""
     found = set()
-    for path in glob.glob(os.path.join(glob.escape(journal), "journal-*.mqj")):
+    for path in files_of(journal):
         try:
             with open(path, "rb") as file:
                 head = file.read(HEAD.size)
@@ -213,6 +231,50 @@ def _rings(release: str, name: str, places: Places) -> Iterator[str]:
             f"release {release} does not know what addresses keep that came of nodes that have left, and the journal "
             f"of {name} has {ring}: it would start once, and then not again. Let the address keep nothing "
             "(retroactive-message-count), and go back when no file of the journal names it any more"
+        )
+
+
+def _restores(release: str, name: str, places: Places) -> Iterator[str]:
+    if os.path.lexists(os.path.join(places.data, name, RESTORE_MARKER)):
+        yield (
+            f"release {release} does not know that a restore of {name} was cut off, and would start with a part of it "
+            "or with nothing: repeat that restore, or move back what there was"
+        )
+
+
+def _drains(executable: str, release: str, name: str, places: Places) -> Iterator[str]:
+    """A broker that runs knows what holds, while files of its journal go on to say what is over. Where none answers,
+    that release reads the journal itself, as its start would; that a node is only cordoned it passes over there.
+    """
+    data, admin = os.path.join(places.data, name), ["admin", "--instance", name]
+    if not files_of(os.path.join(data, "journal")):
+        return
+    try:
+        shown = command.run([*admin, "scale-down-show"], executable)
+        if shown.code == command.DONE:
+            drains = command.run([*admin, "drain-show"], executable).json()["drains"]
+            yield from _drained(release, name, shown.json()["state"], [one["queue"] for one in drains])
+        elif UNKNOWN not in shown.complaint:
+            read = command.run(["journal", "info", "--data-directory", data], executable, time_s=READ_S_MAX)
+            if read.code != command.DONE:
+                yield (
+                    f"release {release} does not read the journal of {name}, whose broker does not answer: "
+                    f"{read.complaint}; have that run with the release that it has, and take back what drains "
+                    "(mqctl undrain, or mqctl scale-down --cancel), or stop it where it hangs"
+                )
+    except (command.CommandFault, LookupError, TypeError) as fault:
+        yield f"nobody can say whether release {release} starts with the journal of {name}: {fault}"
+
+
+def _drained(release: str, name: str, state: str, queues: list[str]) -> Iterator[str]:
+    """`state`: of the node, as it says itself (node/cluster/departure/scale_down_progress.py of the broker)."""
+    if state == "cordoned" and not queues:
+        yield f"release {release} does not know that {name} is cordoned, and would let clients in: mqctl undrain first"
+    elif state != "none" or queues:
+        what = f"queue {queues[0]} of {name} does" if queues else f"{name} leaves ({state})"
+        yield (
+            f"release {release} does not start with queues that drain to another node, and {what}: take that back and "
+            "wait until it is over (mqctl undrain or mqctl scale-down --cancel; of a queue alone, drain-cancel)"
         )
 
 

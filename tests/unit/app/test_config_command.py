@@ -34,7 +34,8 @@ def test_version_says_which_formats_of_journals_it_knows(capsys: pytest.CaptureF
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["journal_formats_read"]) == (__version__, [1, 2])
     assert found["journal_format_written"] == 1
-    assert found["knows_moved_rings"] is True
+    words = ("knows_moved_rings", "knows_drains", "knows_unfinished_restores")
+    assert [found[word] for word in words] == [True] * 3
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from mqbroker.config.declarations.variables import Instance
 from mqbroker.config.inventory.inventory import host_variables
 from mqbroker.config.inventory.tables import render_toml
 from mqbroker.core.queue.kinds import RETROACTIVE, RING_OF_PREFIX, RING_PREFIX, QueueKind
+from mqbroker.io.files.identity import RESTORE_MARKER
 from mqbroker.journal.entry import ENTRY, ENTRY_MARK, frame_entry
 from mqbroker.journal.format import FILE_MARK, READ_VERSIONS, decode_file_header, encode_file_header
 from mqbroker.journal.message_records import encode_run_head
@@ -151,6 +152,60 @@ def test_a_release_says_itself_what_it_cannot_run_with(host: Host) -> None:
     assert host.faults(OLD)[0].startswith(f"release {OLD} does not run here: ")
 
 
+# A broker that has no such operation, and a folder without one; whatever else is asked is answered well.
+NO_DRAINS = '[ "$1" != admin ] || { echo "unknown operation" >&2; exit 1; }\n'
+GONE = "the broker is not running"
+DRAINS = [
+    ({"state": "none"}, [], "", []),
+    ({"state": "moved"}, [], "", ["and default leaves (moved): take that back"]),
+    ({"state": "ends"}, ["orders"], "", ["and queue orders of default does: take that back and wait until it is over"]),
+    ({"state": "none"}, ["orders"], "", ["and queue orders of default does: take that back"]),
+    ({"state": "cordoned"}, [], "", ["does not know that default is cordoned, and would let clients in"]),
+    ("unknown operation 'scale-down-show'", [], "", []),
+    (GONE, [], "", []),
+    (GONE, [], "queue 5: drains_as", ["does not read the journal of default, whose broker does not answer: queue 5"]),
+    (GONE, [], "another process uses it", ["whose broker does not answer: another process uses it; have that run"]),
+    ([], [], "", ["nobody can say whether release 0.1.0-aaaaaaaa starts with the journal of default"]),
+]
+
+
+@pytest.mark.parametrize(("shown", "queues", "unread", "said"), DRAINS)
+def test_a_release_that_refuses_queues_that_drain_is_not_gone_back_to_while_one_does(
+    host: Host, shown: object, queues: list[str], unread: str, said: list[str]
+) -> None:
+    """The broker says so where it answers; else that release reads the journal as its start would."""
+    is_answer = not isinstance(shown, str)
+    answer = f"echo '{json.dumps(shown)}'" if is_answer else f'echo "{shown}" >&2; exit 1'
+    drains = json.dumps({"drains": [{"queue": one} for one in queues]})
+    host.program(
+        OLD,
+        f"""#!/bin/sh
+case "$1 $4" in
+"admin scale-down-show") {answer};;
+"admin drain-show") echo '{drains}';;
+"journal {host.places.data}/default") echo "{unread}" >&2; [ -z "{unread}" ];;
+esac
+""",
+    )
+    assert host.faults(OLD) == []  # no broker has written anything there
+    (host.root / "data/default/journal").mkdir(parents=True)
+    (host.root / "data/default/journal/journal-0000000001.mqj").write_bytes(segment(DECLARED))
+    found = [one for one in host.faults(OLD) if "retroactive-of" not in one]
+    assert len(found) == len(said)
+    assert all(part in one for one, part in zip(found, said, strict=True)), found
+
+
+def test_a_release_that_would_start_where_a_restore_was_cut_off_is_not_gone_back_to(host: Host) -> None:
+    host.program(OLD, "#!/bin/sh\n")
+    host.program(NEW, f"#!/bin/sh\necho '{json.dumps({release_trial.KNOWS_RESTORES: True})}'\n")
+    (host.root / "data/default").mkdir(parents=True)
+    assert host.faults(OLD) == []
+    (host.root / "data/default" / RESTORE_MARKER).touch()
+    (said,) = host.faults(OLD)
+    assert "does not know that a restore of default was cut off" in said
+    assert host.faults(NEW) == []  # its broker does not start, and says why
+
+
 @pytest.mark.slow
 def test_a_release_that_takes_what_came_of_other_nodes_for_its_own_is_not_gone_back_to(host: Host) -> None:
     host.program(NEW, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
@@ -246,6 +301,7 @@ def test_files_that_a_broker_wrote_are_read(version: int) -> None:
 def test_layouts_are_those_of_the_broker() -> None:
     assert release_trial.FILE_MARK == FILE_MARK
     assert release_trial.ENTRY_MARK == ENTRY_MARK
+    assert release_trial.RESTORE_MARKER == RESTORE_MARKER
     assert release_trial.DECLARES_QUEUES == (RecordKind.QUEUE, RecordKind.CHECKPOINT)
 
 
@@ -253,7 +309,7 @@ def test_layouts_are_those_of_the_broker() -> None:
 @pytest.mark.parametrize("version", READ_VERSIONS)
 def test_a_release_that_does_not_say_which_formats_it_reads_reads_the_first(host: Host, version: int) -> None:
     host.program(NEW, f'#!/bin/sh\nexec {MQBROKER} "$@"\n')
-    host.program(OLD, f'#!/bin/sh\n[ "$2" != --json ] || exit 2\nexec {MQBROKER} "$@"\n')
+    host.program(OLD, f'#!/bin/sh\n[ "$2" != --json ] || exit 2\n{NO_DRAINS}exec {MQBROKER} "$@"\n')
     shutil.copytree(SAMPLES / f"format-{version}", host.root / "data/default/journal")
     assert release_trial.formats_in(str(host.root / "data/default/journal")) == {version}
     assert host.faults(NEW) == []

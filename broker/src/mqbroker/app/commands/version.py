@@ -25,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.json:
         formats = {"journal_formats_read": list(READ_VERSIONS), "journal_format_written": FORMAT_VERSION}
-        knows = {"knows_moved_rings": True}  # a release that does not must not get a journal with such
+        # Releases that do not say these must not get a journal with such rings, or with queues that drain, nor a folder
+        # in which a restore was cut off.
+        knows = {"knows_moved_rings": True, "knows_drains": True, "knows_unfinished_restores": True}
         print(json.dumps({"schema": 1, "version": __version__, "native": NATIVE, **formats, **knows}))
         return exits.DONE
     print(__version__)
