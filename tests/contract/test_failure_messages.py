@@ -387,11 +387,18 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
     assert templar.evaluate_conditional(task["ansible.builtin.assert"]["that"]) is is_right
 
 
+def test_an_upgrade_without_mqctl_is_a_rollout_with_one_host_first() -> None:
+    """Variables of an import go to all plays of what is imported."""
+    (imported,) = load(ROOT / "playbooks/upgrade.yml")
+    assert imported["ansible.builtin.import_playbook"] == "mqops.cluster.rollout"
+    assert imported["vars"] == {"rollout_canary": True}
+
+
 @pytest.mark.slow
 def test_playbooks_can_be_parsed_where_no_hosts_are() -> None:
     """All at one start, which is most of what it costs; what cannot be parsed is named."""
     names = sorted(file.name for file in (ROOT / "playbooks").glob("*.yml"))
-    assert len(names) >= 9
+    assert len(names) >= 10
     command = [
         Path(sys.executable).parent / "ansible-playbook",
         "--syntax-check",
