@@ -307,6 +307,31 @@ def test_a_playbook_goes_on_only_with_what_it_began_itself(what: str, instead_of
     assert Templar(LOADER, {**known, "mq_resume": False}).template(text) == ""
 
 
+@pytest.mark.parametrize(
+    ("notes", "goal", "is_about"),
+    [
+        ([{"number": 7, "what": "mqctl upgrade", "goal": "2"}, {"number": 6, "goal": "1"}], "", ("2", "mqctl upgrade")),
+        ([{"number": 7, "what": "a drain", "goal": "2", "goal_by": "mqctl upgrade --limit mq1"}, None], "",
+         ("2", "mqctl upgrade --limit mq1")),
+        ([{"number": 7, "what": "mqctl upgrade", "goal": "2"}, None], "3", ("3", "a drain of mq3")),
+        ([None, None], "", ("", "")),
+    ],
+)  # fmt: skip
+def test_a_playbook_that_is_about_no_release_keeps_which_one_it_was_and_by_whom(
+    notes: list[Any], goal: str, is_about: tuple[str, str]
+) -> None:
+    (task,) = [
+        one for one in load(ROOT / "playbooks/tasks/lock.yml") if one["name"].startswith("Begin an operation with")
+    ]
+    known: dict[str, Any] = {
+        **task["vars"], "ansible_play_hosts": ["mq1", "mq2"], "__mq_what": "a drain of mq3",
+        "hostvars": {f"mq{number}": {"__mq_seen": {"found": one}} for number, one in enumerate(notes, 1)},
+        **({"__mq_goal": goal} if goal else {}),
+    }  # fmt: skip
+    begun = task["ansible.builtin.set_fact"]["__mq_operation"]
+    assert tuple(Templar(LOADER, known).template(begun[name]) for name in ("goal", "goal_by")) == is_about
+
+
 def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> None:
     plays = [
         play

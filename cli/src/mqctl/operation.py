@@ -156,11 +156,11 @@ def is_of(what: str, command: str) -> bool:
 
 
 def limit_of(found: Mapping[str, Mapping[str, Any] | None]) -> str:
-    """The hosts that the newest of these notes is about, as --limit takes them; empty for all, and where it is none of
-    a command that was typed."""
+    """The hosts to which the release is brought that the newest of these notes is about, as --limit takes them; empty
+    for all, and where no command that was typed brings it."""
     last = _newest(found)
     try:
-        words = [] if last is None else shlex.split(str(last["what"]))
+        words = [] if last is None else shlex.split(_about(last))
         return words[words.index("--limit") + 1]
     except (ValueError, IndexError):
         return ""
@@ -182,10 +182,16 @@ def numbers_of(found: Mapping[str, Mapping[str, Any] | None]) -> dict[str, int]:
 
 
 def goal_of(found: Mapping[str, Mapping[str, Any] | None], what: str = "") -> str:
-    """The release that the newest of these notes is about; empty where it is about none, or is of another command than
-    `what`."""
+    """The release that the newest of these notes is about; empty where it is about none, or another command than
+    `what` has made it so."""
     last = _newest(found)
-    return str(last.get("goal", "")) if last is not None and (not what or is_of(str(last["what"]), what)) else ""
+    return str(last.get("goal", "")) if last is not None and (not what or is_of(_about(last), what)) else ""
+
+
+def _about(note: Mapping[str, Any]) -> str:
+    """The command by which a note is about its release: that of the note, or one of before, as what is about no release
+    keeps that (so `mqctl upgrade stop`, or a drain). Earlier releases do not say it."""
+    return str(note.get("goal_by") or note["what"])
 
 
 def _newest(found: Mapping[str, Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
@@ -293,7 +299,9 @@ def note_of(
 ) -> dict[str, Any]:
     """The next operation after those that were found. One that is about no release keeps what the one before was about:
     a way back needs it, whatever came in between. Raises CommandError where no number is left."""
-    goal = goal or goal_of(found)
+    by, last = what, _newest(found)
+    if not goal and last is not None and last.get("goal"):
+        goal, by = str(last["goal"]), _about(last)
     number = max((int(note["number"]) for note in found.values() if note), default=0) + 1
     if number >= noting.NUMBER_MAX:
         raise CommandError(f"operation {number - 1} has the last number there is, so none follows it; it is noted in "
@@ -306,7 +314,7 @@ def note_of(
         "machine": platform.node(),
         "what": what,
         "since": world.now().strftime(SINCE),
-        **({"goal": goal} if goal else {}),
+        **({"goal": goal, "goal_by": by} if goal else {}),
     }
 
 

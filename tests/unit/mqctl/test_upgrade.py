@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -112,7 +113,40 @@ def test_a_stop_lets_go_of_the_hosts_and_the_one_that_ran_is_refused(
     upgrade.run(world, Options(step=UpgradeStep.STOP, yes=True))
     assert noted(world) == dict.fromkeys(NAMES, (2, False))
     assert noting.lost_to(own.note, f"{world.cwd}/mq1{noting.PLACE}").endswith("is over; begin anew")
-    assert operation.goal_of(operation.look(world, cluster.hosts)[0], UPGRADE) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("between", ["", "mqctl operation release", "mqctl drain mq3"])
+@pytest.mark.parametrize("limit", ["", "mq[12]"])
+def test_a_cluster_that_was_left_half_way_is_known_as_such(
+    world: World, cluster: InventoryCluster, folder: Path, between: str, limit: str
+) -> None:
+    """What comes after a stop is about no release, and hides neither where it went nor for which hosts."""
+    for name in NAMES:
+        has(folder, name, OLD, *([GOAL] if name == "mq1" else []))
+    begun(world, cluster, operation.typed(UPGRADE, limit))
+    upgrade.run(world, Options(step=UpgradeStep.STOP, yes=True))
+    if between.startswith("mqctl operation"):
+        operation.give_up(world, cluster.hosts, operation.look(world, cluster.hosts)[0], between)
+    elif between:
+        operation.end(world, operation.begin(world, cluster, between))
+    found = operation.look(world, cluster.hosts)[0]
+    assert (operation.goal_of(found, UPGRADE), operation.limit_of(found)) == (GOAL, limit)
+    assert isinstance(world.out, io.StringIO)
+    before = len(world.out.getvalue())
+    upgrade.run(world, Options(step=UpgradeStep.STATUS, json=True))
+    rows = json.loads(world.out.getvalue()[before:])["rows"]
+    assert [(one["state"], one["goal"]) for one in rows] == [("done", GOAL), ("to do", GOAL), ("to do", GOAL)]
+    with pytest.raises(CommandError, match="bundle"):
+        upgrade.run(world, Options(step=UpgradeStep.RESUME, yes=True))
+    assert (f"it was begun for {limit}, and goes on for these hosts" in told(world)) is bool(limit)
+
+
+def test_a_release_that_another_command_was_about_is_none_of_an_upgrade() -> None:
+    upgraded, rolled = note(3, goal="a"), note(4, "mqctl rollback", goal="a")
+    assert operation.goal_of({"mq1": upgraded, "mq2": rolled}, UPGRADE) == ""
+    assert operation.goal_of({"mq1": note(5, "mqctl drain mq3", goal="a", goal_by="mqctl rollback")}, UPGRADE) == ""
+    assert operation.goal_of({"mq1": note(5, "a drain of mq3", goal="a", goal_by=UPGRADE)}, UPGRADE) == "a"
 
 
 @pytest.mark.slow

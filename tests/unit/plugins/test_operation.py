@@ -260,7 +260,7 @@ def test_nobody_pauses_what_is_over(place: Place) -> None:
     assert not operation.is_paused(own, str(place.file))
 
 
-@pytest.mark.parametrize("more", [{"goal": 3}, {"wish": None}, {"wish": ["pause"]}])
+@pytest.mark.parametrize("more", [{"goal": 3}, {"goal_by": 3}, {"wish": None}, {"wish": ["pause"]}])
 def test_a_note_with_a_wish_of_another_kind_is_none(place: Place, more: dict[str, Any]) -> None:
     place.file.write_text(json.dumps({**note(), **more}))
     assert place.found is None

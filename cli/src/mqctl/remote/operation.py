@@ -6,8 +6,9 @@
     {"number": 7, "is_held": true, "token": "5f0c…", "user": "ann", "machine": "laptop", "what": "mqctl rollout",
      "since": "2026-11-27 10:15:00 UTC"}
 
-A rollout or an upgrade also notes its `goal`, the release that it goes to, and a rollback the one that it takes back;
-operations after it keep that. A `wish` of "pause" says that nothing more of it may begin.
+A rollout or an upgrade also notes its `goal`, the release that it goes to, and a rollback the one that it takes back,
+and in `goal_by` what it is itself; operations after it keep both. A `wish` of "pause" says that nothing more of it may
+begin.
 
 Invariant: the number of a host never falls. Whoever has a lower one than is noted is refused, whatever became of who
 noted it; nothing ends by itself, neither by time nor by a boot. Source: docs/adr/0028-one-operation-at-a-time.md.
@@ -43,7 +44,7 @@ UNAWAITED = "mqctl operation release --no-wait"
 KINDS = {"number": int, "is_held": bool, "token": str, "user": str, "machine": str, "what": str, "since": str}
 # The release that it, or the last one before it, brings or takes back; and what somebody wishes of it meanwhile.
 # `after`: the command that it came after and of which tasks may be under way.
-MORE = {"goal": str, "wish": str, "after": str}
+MORE = {"goal": str, "goal_by": str, "wish": str, "after": str}
 NUMBER_MAX = 2**53  # what JSON has as a whole number everywhere
 
 Note = dict[str, Any]
