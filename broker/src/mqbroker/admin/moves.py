@@ -425,7 +425,7 @@ def _with_wildcards(places: list[RoutedPlace]) -> Iterator[RoutedPlace]:
 
 def _width(places: list[RoutedPlace]) -> int:
     """What it costs that so many queues and addresses with wildcards get a message there, in looks."""
-    queues_count = sum(len(each.queues) for each, _ in _with_wildcards(places))
+    queues_count = sum(len(each.queues) + each.copied_elsewhere for each, _ in _with_wildcards(places))
     return sum(len(place.wildcards) for place, _ in places) + queues_count // QUEUES_PER_LOOK
 
 

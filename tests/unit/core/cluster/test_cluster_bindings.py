@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mqbroker.admin import moves
 from mqbroker.core.address.address import Address
 from mqbroker.core.cluster import forwarding
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, STRICT
@@ -14,6 +15,7 @@ from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage
+from tests.unit.admin.test_moves_within_bounds import pieces_of
 
 
 def node(number: int) -> str:
@@ -90,3 +92,25 @@ def test_an_address_that_only_others_have_is_forgotten_with_them() -> None:
     assert "orders" in store.addresses
     store.remotes.connection("c").remove(binding)
     assert "orders" not in store.addresses
+
+
+def test_a_move_makes_few_messages_in_a_step_of_which_queues_of_other_nodes_get_many_copies() -> None:
+    stage = Stage()
+    stage.admin("queue-create", name="source")
+    wide = moves.LOOKS_MAX * moves.QUEUES_PER_LOOK
+    for number in range(wide):
+        know(stage.broker.store, 2, f"s{number}", address="news", routing="multicast")
+    assert stage.admin("send", address="source", messages=[{"body": "x"}] * 4) == {"accepted": 4}
+    assert max(pieces_of(stage, "source", address="news")) == 1
+
+
+def test_copies_of_other_nodes_count_as_long_as_their_queues_are_known() -> None:
+    store = Stage().broker.store
+    both = [know(store, number, "s", routing="multicast") for number in (1, 2)]
+    know(store, 1)
+    address = store.addresses["orders"]
+    assert address.copied_elsewhere == 1, "one queue of the cluster, and one that shares"
+    assert address.again((), "multicast").copied_elsewhere == 1
+    for left, binding in zip((1, 0), both, strict=True):
+        store.remotes.connection("c", ON_DEMAND).remove(binding)
+        assert address.copied_elsewhere == left

@@ -177,6 +177,12 @@ class Address:
         return bool(self.routing_types) or self.is_configured or self.is_paused
 
     @property
+    def copied_elsewhere(self) -> int:
+        """Queues of other nodes that get a copy each of what is sent here."""
+        elsewhere = self.cluster_bindings
+        return 0 if elsewhere is None else elsewhere.copied_count
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is bound here, neither of this node nor of others, and nothing waits here for those."""
         return self.is_unbound and not self.forwarding

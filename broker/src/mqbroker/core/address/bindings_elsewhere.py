@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class BindingsElsewhere(ABC):
     """See the module's docstring."""
 
-    __slots__ = ()
+    __slots__ = ("copied_count",)
+
+    copied_count: int  # queues of the cluster that get a copy each of what is sent here
 
     @abstractmethod
     def __bool__(self) -> bool:

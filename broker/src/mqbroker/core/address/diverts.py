@@ -129,12 +129,13 @@ class Diverts:
 
     def width_of(self, target: str, *, is_moved: bool = False) -> int:
         """What it costs that one message is sent there, in copies: diverts that it follows, addresses with wildcards
-        that get it, and queues that get copies, QUEUES_PER_COPY of them as one.
+        that get it, and queues that get copies, here or at other nodes, QUEUES_PER_COPY of them as one.
 
         `is_moved`: by the broker, so that the address itself gives those with wildcards none.
         """
         address = self._store.addresses.get(target)
-        if address is not None and target not in self.at and not (address.multicast or address.wildcards):
+        is_copied = address is None or address.multicast or address.wildcards or address.copied_elsewhere
+        if not is_copied and target not in self.at:
             return 0  # the usual case
         waypoint = _waypoint_of(target)
         beyond = sum(times * (1 + self._width_at(each)) for each, times in self._passes(waypoint).items())
@@ -145,7 +146,7 @@ class Diverts:
         if address is None or waypoint.is_alone:
             return 0
         wildcards = () if is_moved else address.wildcards
-        queues_count = address.copied_count + sum(each.copied_count for each in wildcards)
+        queues_count = sum(each.copied_count + each.copied_elsewhere for each in (address, *wildcards))
         return len(wildcards) + queues_count // QUEUES_PER_COPY
 
     def _passes(self, waypoint: Waypoint) -> dict[Waypoint, int]:

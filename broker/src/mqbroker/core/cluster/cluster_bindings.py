@@ -131,6 +131,7 @@ class ClusterBindings(BindingsElsewhere):
 
     def __init__(self, groups: Iterable[ClusterQueue] = ()) -> None:
         self._groups: dict[tuple[str, str], ClusterQueue] = {(each.routing, each.name): each for each in groups}
+        self.copied_count = sum(routing != ANYCAST for routing, _ in self._groups)
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
 
     def __bool__(self) -> bool:
@@ -175,7 +176,10 @@ class ClusterBindings(BindingsElsewhere):
         """A binding is known from now on."""
         key = remote.binding.routing, remote.binding.queue
         LOOK.has_touched = True
-        group = self._groups.setdefault(key, ClusterQueue(*key))
+        if key not in self._groups:
+            self._groups[key] = ClusterQueue(*key)
+            self.copied_count += remote.binding.routing != ANYCAST
+        group = self._groups[key]
         group.remotes.append(remote)
         group.remotes.sort(key=lambda each: each.binding.cluster_name)
         self.look()
@@ -188,6 +192,7 @@ class ClusterBindings(BindingsElsewhere):
         group.remotes = [each for each in group.remotes if each.binding is not binding]
         if not group.remotes:
             del self._groups[key]
+            self.copied_count -= binding.routing != ANYCAST
         self.look()
 
     def look(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.admin.metrics import of_node
 from mqbroker.core.address.dead_letters import HOLD_MS
+from mqbroker.node.broker import local
 from mqbroker.node.cluster.forwarding.abandoned_messages import TAKEN_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Rejected
@@ -592,3 +593,25 @@ def test_what_a_filter_of_another_node_lets_in_is_moved_there_and_the_rest_is_le
     assert a.admin("messages-move", queue="source", address="news") == {"moved": 1, "left": 1}
     cluster.run()
     assert [each.broker.store.queues[name].message_count for each, name in ((a, "source"), (b, "reds"))] == [1, 1]
+
+
+def test_a_request_sends_few_messages_of_which_queues_of_another_node_get_many_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local, "SENT_COPIES_MAX", 9)
+    cluster, a, b = pair()
+    subscriptions = [f"s{number}" for number in range(24)]
+    for each in subscriptions:
+        b.admin("queue-create", name=each, address="news", routing_type="multicast")
+    cluster.run()
+    messages = [{"body": "x"}] * 4
+    refused = a.admin("send", address="news", messages=messages)
+    assert "each message cost 3 copies: send 3 at once" in refused["description"]
+    assert a.admin("send", address="news", messages=messages[:3]) == {"accepted": 3}
+    cluster.run()
+    assert {b.broker.store.queues[each].message_count for each in subscriptions} == {3}
+    for each in subscriptions:
+        b.admin("queue-delete", name=each)
+    b.admin("queue-create", name="all", address="news")
+    cluster.run()
+    assert a.admin("send", address="news", messages=messages) == {"accepted": 4}, "one of them gets it"
