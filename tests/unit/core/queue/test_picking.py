@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from typing import Any
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.picking import Budget, Picker
@@ -87,3 +89,51 @@ def test_what_comes_while_it_works_is_passed_over() -> None:
     while not picker.is_done:
         rest += picker.piece(Budget(10, 100, 1 << 20))
     assert ids(first) + ids(rest) == [1, 2]
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=4)
+
+
+@example([(1, number, True) for number in range(8)], [(0, 0, 0), (0, 0, 1), (0, 0, 0), (0, 0, 0)])
+@given(CONTENTS, EVENTS)
+def test_whatever_is_scheduled_or_due_meanwhile_each_that_was_scheduled_is_looked_at(
+    contents: list[tuple[int, int, bool]], events: list[tuple[int, int, int]]
+) -> None:
+    """`events`, one for each piece: so many messages, when they are due, and how many entries are brought."""
+    queue, next_id = filled([(count, priority, True) for count, priority, _ in contents])
+    picker, taken, new_id = Picker(queue, (0, next_id)), list[int](), next_id
+    while not picker.is_done:
+        taken += ids(picker.piece(Budget(1, 100, 10_000)))
+        count, priority, brought = events[len(taken) % len(events)]
+        if count:
+            queue.add_scheduled(Segment(run_of(new_id, count, priority), 0, count, 0), 999 + priority)
+        new_id += count
+        queue.bring_scheduled(2000, brought)
+        assert len(queue.scheduled) < 2 or queue.scheduled[0] == min(queue.scheduled)
+    gone = [*taken, *ids(list(queue.backlog))]
+    assert sorted(set(gone)) == sorted(gone)
+    assert {*range(1, next_id)} <= {*gone}
+    assert not [each for each in taken if each >= next_id]
+
+
+class CountedSorts(list[tuple[int, int, Segment]]):
+    """What is scheduled, and how often it was put in order."""
+
+    sorts = 0
+
+    def sort(self, **how: Any) -> None:
+        self.sorts += 1
+        super().sort(**how)
+
+
+def test_what_is_scheduled_is_put_in_order_once_as_long_as_nothing_more_is() -> None:
+    queue, next_id = filled([(1, number % 10, True) for number in range(40)])
+    queue.scheduled = entries = CountedSorts(queue.scheduled)
+    picker = Picker(queue, (0, next_id))
+    for _ in range(4):
+        assert len(picker.piece(Budget(5, 100, 10_000))) == 5
+    assert entries.sorts == 1
+    queue.add_scheduled(Segment(run_of(next_id, 1, 4), 0, 1, 0), 1005)
+    for _ in range(2):
+        assert len(picker.piece(Budget(5, 100, 10_000))) == 5
+    assert entries.sorts == 2

@@ -88,10 +88,15 @@ class Picker:
         return True
 
     def _of_scheduled(self, budget: Budget, taken: list[Segment]) -> bool:
-        """A sorted list is a heap, so sorting it keeps what the queue relies on, and gives places to go on from."""
+        """A sorted list is a heap, so sorting it keeps what the queue relies on, and gives places to go on from.
+
+        What a piece leaves is in order still, so that the next one need not sort it where nothing was scheduled since.
+        """
         queue = self._queue
         entries = queue.scheduled
-        entries.sort(key=_place)
+        if not queue.is_in_order:
+            entries.sort()  # as the heap compares them: no two are due at one time in one place
+            queue.is_in_order = True
         start = at = self._place_in(entries)
         kept: list[tuple[int, int, Segment]] = []
         is_cut = False

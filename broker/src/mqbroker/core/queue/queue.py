@@ -42,10 +42,10 @@ class Queue:
         "_on_due", "acknowledged_total", "added_total", "alone", "apart", "arriving_count", "backlog", "coming_values",
         "consumers", "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from",
         "filter", "freed_waits", "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending",
-        "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter",
-        "next_expiry_ms", "pages", "part_of", "picky_count", "ran_empty", "redistributor", "replaced_total",
-        "rested_ms", "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting",
-        "waiting_count",
+        "is_expiring", "is_in_order", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values",
+        "made_on", "meter", "next_expiry_ms", "pages", "part_of", "picky_count", "ran_empty", "redistributor",
+        "replaced_total", "rested_ms", "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "vain_looks",
+        "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, on_due: Callable[[Queue], None] | None = None) -> None:
@@ -63,6 +63,7 @@ class Queue:
         self.part_of: Queue | None = None  # all that is here is in delivery from that one (core/cluster/held_back.py)
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
+        self.is_in_order = True  # what is scheduled is a sorted list, not only a heap (picking.py)
         self.gone: list[tuple[str, Segment]] = []
         self.last_values: dict[str, Segment] = {}  # by its key, a message each
         self.coming_values: dict[str, Segment] = {}  # the same of what waits for the disk
@@ -215,6 +216,7 @@ class Queue:
             self._arrive(segment)  # it goes with its time
         else:
             heappush(self.scheduled, (due_ms, segment.rank, segment))
+            self.is_in_order = False
             self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
@@ -401,6 +403,7 @@ class Queue:
         LOOK.has_touched = True
         while count < count_max and self.is_schedule_due(now_ms):
             due_ms, _, segment = heappop(self.scheduled)
+            self.is_in_order = False
             self.scheduled_count -= segment.n
             count += 1
             if self.kind.last_value and due_ms != segment.run.deliver_at_ms:

@@ -52,6 +52,7 @@ def _shift(queue: Queue, step_ms: int, delayed: dict[Run, None], before_ms: int)
         if due_ms == run.deliver_at_ms and run.traits.delay_ms:
             delayed[run] = None
     heapify(queue.scheduled)
+    queue.is_in_order = False
     for segment in queue.waiting:
         if segment.run.traits.delay_ms:
             delayed[segment.run] = None
