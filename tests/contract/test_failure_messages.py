@@ -195,6 +195,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__mq_unit": {"stdout": "mqbroker@a.service loaded active running"}, "__mq_restored": "a"},
         "the broker runs: mqbroker@a.service loaded active running; stop it first, systemctl stop mqbroker@a; nothing",
     ),
+    "The node of the backup does not run": (
+        {"hostvars": {"mq3": {"__mq_backup_node": "55ac6ed8"}}, "mq_restore": "mq3"},
+        "a broker here is node 55ac6ed8, that of the backup, or is linked with it: it runs and is not gone; nothing",
+    ),
     "Each queue has what the backup had": (
         {"mq_restore_receipt": {
             "queues": [{"queue": "a", "balances": True}, {"queue": "b", "balances": False}], "aside": None,
@@ -769,7 +773,7 @@ def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_oth
         for play in load(file)
         if "ansible.builtin.import_playbook" not in play
     ]
-    assert len(plays) == 44
+    assert len(plays) == 45
     for play in plays:
         assert play["strategy"] == "ansible.builtin.linear", play["name"]
         assert isinstance(play["any_errors_fatal"], bool), play["name"]

@@ -111,9 +111,13 @@ def test_a_broker_is_copied_and_gets_its_backup_again(room: Room) -> None:
     room.systemd_says("mqbroker@default.service loaded inactive dead x")
     assert "there is no such backup" in room.run("restore", code=2, **{**words, "mq_restore_backup": "mq1-x"})
     assert room.note == (0, False, ""), "nor has a backup that is not there"
+    assert "that of the backup, or is linked with it: it runs" in room.run(
+        "restore", code=2, mq_restore_keep_node_id="true", **words
+    )
+    assert room.note == (0, False, ""), "nor has one for a second node of an id that is there"
     assert "uses this data directory" in room.run("restore", code=2, **words)
     room.broker.stop()
-    room.run("restore", "--check", **words)
+    room.run("restore", "--check", mq_restore_keep_node_id="true", **words)
     assert list(room.broker.data_directory.glob("before-restore-*")) == []
     assert room.note == (1, True, "a restore of mq1/default"), "what fails on the way stays held"
     assert "put aside: " in room.run("restore", mq_resume="true", **words)

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from mqctl import confirmation, operation
 from mqctl.brokers import backups
 from mqctl.brokers.backups import BackupFolderOptions, BackupStream, FolderArgument
-from mqctl.brokers.requests import only, the_only_node
+from mqctl.brokers.requests import only
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
+from mqctl.fanout import on_each
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.nodes import Node, nodes_in
+from mqctl.nodes import Node, nodes_in, nodes_of, open_admin
 from mqctl.operation import HeldCluster, OperationScope, Resume, code_of, holding
 from mqctl.output import Column, Rows
 from mqctl.playbook.rollout import untouched
@@ -71,8 +72,9 @@ def run(world: World, options: Options) -> int:
     """Give a backup to a node whose broker does not run; what it has is put aside. Shows a receipt: each queue.
 
     The node of the backup goes on under its id, beyond all ids that it gave out since. Another node is refused unless
-    it is to get the messages under its own id (--as-another-node) or to be that node (--keep-node-id). Exit code 3 if
-    what is there is not what the backup had, or if a host could not be given back.
+    it is to get the messages under its own id (--as-another-node) or to be that node (--keep-node-id), which is refused
+    while another one runs as that. Exit code 3 if what is there is not what the backup had, or if a host could not be
+    given back.
 
     No other operation changes the cluster meanwhile. One that was cut off is done again by --resume, for the same node
     and from any backup.
@@ -80,14 +82,16 @@ def run(world: World, options: Options) -> int:
     if options.keep_node_id and options.as_another_node:
         raise UsageError("--keep-node-id and --as-another-node exclude each other", "mqctl backup restore --help")
     if options.dev:
-        node = the_only_node(world, options, options.host)
-        _ask(world, options, node)
+        nodes = nodes_of(world, options)
+        node = only(nodes, options.host)
+        _ask(world, options, node, nodes)
         return _written(world, options, node, _Restore(world, options, node).receipt())
     with untouched(world):
         cluster = checked(world, options)
-        node = only(nodes_in(cluster), options.host)
+        nodes = nodes_in(cluster)
+        node = only(nodes, options.host)
         scope, was_held = _scope(world, options, cluster, node)
-        _ask(world, options, node)
+        _ask(world, options, node, nodes)
     command = _command(options, node)
     with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         receipt = _Restore(world, options, node, own, was_held=was_held).receipt()
@@ -127,8 +131,53 @@ def _is_of(what: str, node: Node) -> bool:
     return what.startswith(f"{COMMAND} ") and what.endswith(f" --host {node.name}")
 
 
-def _ask(world: World, options: Options, node: Node) -> None:
-    confirmation.yes(world, f"Restore {options.backup} to {node.name}, and put aside what it has?", is_sure=options.yes)
+def _ask(world: World, options: Options, node: Node, nodes: Sequence[Node]) -> None:
+    doubt = ""
+    if options.keep_node_id and (silent := _unknown(world, options, node, nodes)):
+        named = ", ".join(silent)
+        doubt = f"{named} did not answer: whichever was the node of the backup must never start as that again. "
+        if options.yes:
+            world.note(f"mqctl: {doubt.strip()}")
+    question = f"{doubt}Restore {options.backup} to {node.name}, and put aside what it has?"
+    confirmation.yes(world, question, is_sure=options.yes)
+
+
+def _unknown(world: World, options: Options, node: Node, nodes: Sequence[Node]) -> list[str]:
+    """Nodes that may be the one of the backup, as they do not answer. Raises CommandError where that one runs: two of
+    one id give out all that the backup has, each of them."""
+    wanted, silent = _node_id(world, options, node), list[str]()
+    for other, answer in on_each([each for each in nodes if each != node], lambda each: _said_by(world, each)):
+        if isinstance(answer, CommandError):
+            silent.append(other.name)
+            continue
+        linked = [row["node_id"] for row in answer.get("links") or () if row["state"] == "up"]
+        if wanted in (answer["node_id"], *linked):
+            how = "is" if answer["node_id"] == wanted else "is linked with"
+            why = f"{other.name} {how} node {wanted}, that of the backup, which runs and is not gone"
+            raise CommandError(f"{why}; nothing was changed on any host", "mqctl status")
+    return silent
+
+
+def _said_by(world: World, node: Node) -> dict[str, Any]:
+    with open_admin(world, node) as session:
+        answer: dict[str, Any] = session.call("status")
+    return answer
+
+
+def _node_id(world: World, options: Options, node: Node) -> str:
+    """Of the node that the backup is of. Raises CommandError where there is no such backup."""
+    if options.on_hosts:
+        stream = backups.at(world, node, ["list", options.folder, "--json"])
+    else:
+        stream = backups.here(["list", str(world.cwd / options.folder), "--json"])
+    with closing(stream):
+        listed = backups.said(stream, may_fail=True)
+    for row in listed["backups"]:
+        if row["id"] == options.backup:
+            return str(row["node_id"])
+    whys = {row["id"]: row["why"] for row in listed.get("bad", ())}
+    why = whys.get(options.backup, "there is no such backup")
+    raise CommandError(f"{stream.place}: {options.backup}: {why}; nothing was changed on any host", "mqctl backup list")
 
 
 def _written(world: World, options: Options, node: Node, receipt: backups.JsonRow) -> Exit:
