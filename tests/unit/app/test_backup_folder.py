@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mqbroker.app import exits
 from mqbroker.app.backup.folder import LOCK, BackupFolder
+from mqbroker.app.backup.manifest import CopiedFile
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
 
-from tests.unit.app.test_backup_manifest import MANIFEST
+from tests.unit.app.test_backup_manifest import FILE, LARGE, MANIFEST
 
 
 @pytest.fixture
@@ -23,6 +26,12 @@ def foreign(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("precious")
     return tmp_path / "srv"
+
+
+def put_files(folder: BackupFolder) -> None:
+    """What MANIFEST names, as far as anybody sees without reading it."""
+    for file in MANIFEST.files:
+        folder.place(file).write_bytes(bytes(file.size_bytes))
 
 
 def names(folder: Path) -> list[str]:
@@ -90,6 +99,36 @@ def test_a_clock_that_was_wrong_for_a_day_prunes_no_newer_backup(
         for number, day in enumerate((1, 2, 30, 3, 4)):  # the third was made on the third of the month
             made = replace(MANIFEST.called(f"mq1-{number}"), made=f"2026-11-{day:02}T10:00:00+00:00", position=number)
             (tmp_path / "backups" / f"mq1-{number}.json").write_bytes(made.text())
+    put_files(folder)
     assert main(["backup", "prune", str(tmp_path), "--json", "--keep", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["pruned"] == ["mq1-0", "mq1-1", "mq1-3"]
     assert [each.id for each in folder.backups()] == ["mq1-4", "mq1-2"]
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (lambda path: path.unlink(), r"cannot be read \(No such file or directory\)"),
+        (lambda path: os.truncate(path, 5), "has 5 bytes and not "),
+    ],
+)
+@pytest.mark.parametrize("harmed", [FILE, LARGE])
+def test_nothing_is_pruned_beside_a_newest_backup_that_lacks_a_file(
+    tmp_path: Path, harmed: CopiedFile, harm: Callable[[Path], None], why: str
+) -> None:
+    """What would go may be the only one that is good."""
+    folder, old = BackupFolder(tmp_path), replace(FILE, sha256="c" * 64)
+    newest = replace(MANIFEST.called("mq1-2"), position=18)
+    with folder.locked():
+        for each in (replace(MANIFEST.called("mq1-1"), files=(old,)), newest):
+            (tmp_path / "backups" / f"{each.id}.json").write_bytes(each.text())
+        put_files(folder)
+        folder.place(old).write_bytes(bytes(old.size_bytes))
+        harm(folder.place(harmed))
+        before = names(tmp_path)
+        with pytest.raises(ConfigFault, match=f"{harmed.sha256}.* {why}.*: it is {harmed.name} of mq1-2; nothing is "):
+            folder.prune(1)
+        assert names(tmp_path) == before
+        (tmp_path / "backups" / "mq1-2.json").unlink()  # as was said
+        assert folder.prune(1)[0] == []
+    assert [each.id for each in folder.backups()] == ["mq1-1"]

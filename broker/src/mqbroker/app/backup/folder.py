@@ -169,7 +169,7 @@ class BackupFolder:
 
     def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
         """Delete all backups of each node but the newest `keep`, which is above 0, and files that none needs any more:
-        these backups, and how many bytes of files."""
+        these backups, and how many bytes of files. Nothing where a file of those that stay is not there as it was."""
         backups, faults = self.look()
         for fault in faults.values():
             # Which files it needs is not known, so none may go.
@@ -181,7 +181,9 @@ class BackupFolder:
             by_journal = sorted(of_node, key=lambda each: (each.boot, each.position))
             newest = (*of_node[-keep:], *by_journal[-keep:])
             gone += [each for each in of_node if each not in newest]
-        needed = {file.sha256 for each in backups if each not in gone for file in each.files}
+        kept = [each for each in backups if each not in gone]
+        self._require_there(kept)
+        needed = {file.sha256 for each in kept for file in each.files}
         try:
             for each in gone:
                 self._manifest_path(each.id).unlink()
@@ -194,6 +196,20 @@ class BackupFolder:
         except OSError as error:
             raise ConfigFault(str(error.filename or self.path), f"cannot be deleted: {error.strerror}") from None
         return sorted(gone, key=lambda each: (each.made, each.id)), freed
+
+    def _require_there(self, kept: Iterable[BackupManifest]) -> None:
+        """Each file is there, and of its size. Raises ConfigFault: what would go may be the only good backup."""
+        for sha256, (backup_id, file) in {file.sha256: (each.id, file) for each in kept for file in each.files}.items():
+            path = self.path / FILES / sha256
+            try:
+                size_bytes = path.stat().st_size
+            except OSError as error:
+                why = f"cannot be read ({error.strerror})"
+            else:
+                why = "" if size_bytes == file.size_bytes else f"has {size_bytes} bytes and not {file.size_bytes}"
+            if why:
+                remedy = f"remove {self._manifest_path(backup_id)} where that backup may go"
+                raise ConfigFault(str(path), f"{why}: it is {file.name} of {backup_id}; nothing is pruned, {remedy}")
 
     def _has(self, file: CopiedFile) -> bool:
         path = self.place(file)
