@@ -5,22 +5,49 @@
     source: what is used of each of these files, one behind the other, in the order of the manifest; then {"end": true}
     target: {"result": …}, one line, when all of it is on disk and was read again
 
-Whatever ends before its last line is nothing. Methods raise ConfigFault.
+Whatever ends before its last line is nothing, and so is what falls silent while somebody waits with the data directory
+locked (`Bounded`). Methods raise ConfigFault.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import select
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from mqbroker.app.backup import manifest as manifests
 from mqbroker.app.backup import reading
 from mqbroker.app.backup.manifest import MANIFEST_BYTES_MAX, BackupManifest, CopiedFile
 from mqbroker.base.errors import ConfigFault
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 WHERE: Final = "the backup on its way"
+# Far beyond what a control node that lives makes anybody wait for. One that lost its power ends no connection: without
+# a bound the node would be locked until the system gives that up, after two hours.
+SILENCE_S: Final = 15 * 60.0
+
+
+class Bounded(io.RawIOBase):
+    """What the other end sends. It is cut off where nothing comes for so long."""
+
+    def __init__(self, come: BinaryIO) -> None:
+        self._descriptor = come.fileno()
+
+    def readable(self) -> bool:
+        """It is read, and nobody writes to it."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """What has come, at least a byte but at the end. Raises ConfigFault."""
+        if not select.select([self._descriptor], [], [], SILENCE_S)[0]:
+            raise ConfigFault(WHERE, f"was cut off: nothing came for {SILENCE_S:g} s")
+        return os.readv(self._descriptor, [buffer])
 
 
 class BackupSource(Protocol):

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from mqbroker.app import admin_requests, exits, source
 from mqbroker.app.backup import transfer
@@ -214,15 +215,20 @@ def _give(args: argparse.Namespace) -> int:
 
 def _take(args: argparse.Namespace) -> int:
     with _restored(args) as target:
-        receipt, _ = transfer.receive(target, sys.stdin.buffer, sys.stdout.buffer)
+        receipt, _ = transfer.receive(target, _come(), sys.stdout.buffer)
     print(json.dumps({"result": receipt.document()}))
     return exits.DONE if receipt.balances else exits.FAILED
+
+
+def _come() -> BinaryIO:
+    """What is sent by whoever has the node restored, for whom it is not locked for ever."""
+    return io.BufferedReader(transfer.Bounded(sys.stdin.buffer))
 
 
 def _word(args: argparse.Namespace) -> Callable[[], object]:
     """What is asked before a restore counts."""
     if args.wait_for_word:
-        return lambda: transfer.wait_for_word(sys.stdin.buffer, sys.stdout.buffer)
+        return lambda: transfer.wait_for_word(_come(), sys.stdout.buffer)
     file: Path | None = args.while_same
     if file is None:
         return lambda: None
