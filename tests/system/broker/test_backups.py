@@ -18,6 +18,8 @@ from mqbroker.app.admin_requests import LocalAdmin
 from mqbroker.app.backup import transfer
 from mqbroker.app.backup.folder import BackupFolder
 from mqbroker.app.backup.running import RunningNode, Throttle
+from mqbroker.app.commands import backup as commands
+from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
 from mqbroker.client import sync
 
@@ -101,6 +103,31 @@ def test_a_backup_of_a_busy_broker_is_of_one_position_and_whole(node: BrokerProc
     found = backup(node, "verify", str(tmp_path / "kept"))["backups"]
     assert [row["good"] for row in found] == [True, True, True]
     assert "backup-let-go" not in node.log
+
+
+class Counted(Throttle):
+    """Of what was read, how much the throttle was told of."""
+
+    read_bytes = 0
+
+    def passed(self, size_bytes: int) -> None:
+        super().passed(size_bytes)
+        Counted.read_bytes += size_bytes
+
+
+def test_nothing_of_a_backup_on_the_host_is_read_beside_the_throttle(
+    node: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its checksums, to copy it, and twice when it is there. The broker has the processor first."""
+    send(node, 1000)
+    nice: list[int] = []
+    monkeypatch.setattr(commands, "Throttle", Counted)
+    monkeypatch.setattr(os, "nice", nice.append)
+    words = ["backup", "create", str(tmp_path / "kept"), "--config", str(node.config_file)]
+    assert main([*words, "--bytes-per-second", str(1 << 40)]) == 0
+    (made,) = BackupFolder(tmp_path / "kept").backups()
+    assert Counted.read_bytes == 4 * made.used_bytes
+    assert nice == [10]
 
 
 def test_what_is_held_goes_when_the_copy_is_made(node: BrokerProcess, tmp_path: Path) -> None:

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 from mqbroker.app import exits
+from mqbroker.app.backup import reading
 from mqbroker.app.backup.folder import LOCK, BackupFolder
 from mqbroker.app.backup.manifest import CopiedFile
+from mqbroker.app.backup.transfer import copy
 from mqbroker.app.main import main
 from mqbroker.base.errors import ConfigFault
+from mqbroker.io.files import identity
 
 from tests.unit.app.test_backup_manifest import FILE, LARGE, MANIFEST
+from tests.unit.app.test_backup_restore import MACHINE, StoppedNode, write
 
 
 @pytest.fixture
@@ -132,3 +136,24 @@ def test_nothing_is_pruned_beside_a_newest_backup_that_lacks_a_file(
         (tmp_path / "backups" / "mq1-2.json").unlink()  # as was said
         assert folder.prune(1)[0] == []
     assert [each.id for each in folder.backups()] == ["mq1-1"]
+
+
+def test_all_that_is_read_on_the_host_of_a_broker_is_counted(tmp_path: Path) -> None:
+    """For its checksums, and as a start would; before that, what was kept already."""
+    identity.init(tmp_path / "node", MACHINE)
+    write(tmp_path / "node", 1, 3)
+    read: list[int] = []
+    folder = BackupFolder(tmp_path / "kept", read.append)
+    for times in (2, 3):
+        read.clear()
+        with folder.locked():
+            made, _ = copy(StoppedNode(tmp_path / "node"), folder)
+        assert sum(read) == times * made.used_bytes
+
+
+def test_no_disk_is_read_for_a_hole(tmp_path: Path) -> None:
+    read: list[int] = []
+    (tmp_path / "file").touch()
+    os.truncate(tmp_path / "file", 3 * reading.PIECE_BYTES)
+    reading.checksum_of(tmp_path / "file", read.append, reading.PIECE_BYTES + 7)
+    assert read == [reading.PIECE_BYTES, 7, 0]

@@ -40,10 +40,14 @@ _KEPT_FILE = re.compile(r"[0-9a-f]{64}(\.new)?", re.ASCII)
 
 
 class BackupFolder:
-    """A folder of backups: a manifest for each, and files by their digest, so that none is kept twice."""
+    """A folder of backups: a manifest for each, and files by their digest, so that none is kept twice.
 
-    def __init__(self, path: Path) -> None:
+    `passed`: is told of all that is read to write a backup, which waits for it: the broker may be on the same disk.
+    """
+
+    def __init__(self, path: Path, passed: reading.BytesRead = reading.at_will) -> None:
         self.path = path
+        self._passed = passed
 
     def place(self, file: CopiedFile) -> Path:
         """The path at which a file is kept, by its digest."""
@@ -153,7 +157,7 @@ class BackupFolder:
 
     def finish(self, manifest: BackupManifest) -> BackupManifest:
         """All files are there: read them, and have the backup. Raises StorageFault as well, and then there is none."""
-        kept = manifest.holding(reading.check(manifest, self.place))
+        kept = manifest.holding(reading.check(manifest, self.place, self._passed))
         try:
             durable_files.sync_directory(self.path / FILES)
             for number in range(1, SAME_NAME_MAX):
@@ -214,7 +218,10 @@ class BackupFolder:
     def _has(self, file: CopiedFile) -> bool:
         path = self.place(file)
         try:
-            return path.stat().st_size == file.size_bytes and reading.checksum_of(path) == file.sha256
+            return (
+                path.stat().st_size == file.size_bytes
+                and reading.checksum_of(path, self._passed, file.used_bytes) == file.sha256
+            )
         except OSError:
             return False
 

@@ -6,6 +6,7 @@ Nothing is written. What a start would refuse is refused here, with the file and
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from mqbroker.journal.recovered import Recovered
 PIECE_BYTES: Final = 1 << 20
 ZEROS: Final = bytes(PIECE_BYTES)
 FilePlace = Callable[[CopiedFile], Path]
+BytesRead = Callable[[int], object]  # is told how many bytes were read, and may take its time
 
 
 def pieces(path: Path, used_bytes: int) -> Iterator[bytes]:
@@ -44,20 +46,26 @@ def zeros(size_bytes: int) -> Iterator[bytes]:
         yield ZEROS[: size_bytes - offset]
 
 
-def checksum_of(path: Path) -> str:
-    """The SHA-256 of a whole file. Raises OSError."""
-    digest = hashlib.sha256()
+def at_will(size_bytes: int) -> None:
+    """Nobody counts what is read."""
+
+
+def checksum_of(path: Path, passed: BytesRead = at_will, used_bytes: int = sys.maxsize) -> str:
+    """The SHA-256 of a whole file. Raises OSError. No disk is read for what is behind `used_bytes`: a hole."""
+    digest, left = hashlib.sha256(), used_bytes
     for piece in pieces(path, path.stat().st_size):
         digest.update(piece)
+        passed(min(len(piece), left))
+        left = max(0, left - len(piece))
     return digest.hexdigest()
 
 
-def check_files(manifest: BackupManifest, place: FilePlace) -> None:
+def check_files(manifest: BackupManifest, place: FilePlace, passed: BytesRead = at_will) -> None:
     """Each file is what it was when it was copied. Raises ConfigFault, which names the first that is not."""
     for file in manifest.files:
         path = place(file)
         try:
-            size_bytes, checksum = path.stat().st_size, checksum_of(path)
+            size_bytes, checksum = path.stat().st_size, checksum_of(path, passed, file.used_bytes)
         except OSError as error:
             raise ConfigFault(
                 str(path), f"cannot be read ({error.strerror}); it is {file.name} of {manifest.id}"
@@ -66,12 +74,9 @@ def check_files(manifest: BackupManifest, place: FilePlace) -> None:
             raise ConfigFault(str(path), f"is not what was copied: it is {file.name} of {manifest.id}")
 
 
-def recovered_of(manifest: BackupManifest, place: FilePlace) -> Recovered:
+def recovered_of(manifest: BackupManifest, place: FilePlace, passed: BytesRead = at_will) -> Recovered:
     """What a start would find, files of large messages included. Raises StorageFault for what it would refuse."""
-    files = MappedFiles()
-    segments = sorted((file.segment, file) for file in manifest.files if file.segment is not None)
-    contents = ((number, files.read(place(file))) for number, file in segments)
-    recovered = recover(contents, manifest.node_id_bytes, "stop")
+    recovered = recover(_segments(manifest, place, passed), manifest.node_id_bytes, "stop")
     sizes = {file.large: file.size_bytes for file in manifest.files if file.large is not None}
     for run in large_runs(recovered):
         if (fault := fault_of(run, sizes)) is not None:
@@ -82,6 +87,14 @@ def recovered_of(manifest: BackupManifest, place: FilePlace) -> Recovered:
         why = f"ends at position {recovered.last_position}, and the backup was made at {manifest.position}"
         raise StorageFault(manifest.id, -1, why, "take another backup of this node")
     return recovered
+
+
+def _segments(manifest: BackupManifest, place: FilePlace, passed: BytesRead) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each, one after the other."""
+    files = MappedFiles()
+    for number, file in sorted((file.segment, file) for file in manifest.files if file.segment is not None):
+        yield number, files.read(place(file))
+        passed(file.used_bytes)  # the next one is asked for when this one was gone through
 
 
 def contents_of(recovered: Recovered) -> tuple[QueueContents, ...]:
@@ -96,11 +109,11 @@ def contents_of(recovered: Recovered) -> tuple[QueueContents, ...]:
     return tuple(sorted(rows, key=lambda row: row.name))
 
 
-def check(manifest: BackupManifest, place: FilePlace) -> tuple[QueueContents, ...]:
+def check(manifest: BackupManifest, place: FilePlace, passed: BytesRead = at_will) -> tuple[QueueContents, ...]:
     """Read all of a copy: its checksums, its journal as a start would, and whether in its queues is what was there.
     Raises ConfigFault or StorageFault."""
-    check_files(manifest, place)
-    contents = contents_of(recovered_of(manifest, place))
+    check_files(manifest, place, passed)
+    contents = contents_of(recovered_of(manifest, place, passed))
     if manifest.queues is not None and contents != manifest.queues:
         raise ConfigFault(manifest.id, "has other messages in its queues than when it was made")
     return contents

@@ -33,6 +33,7 @@ from mqbroker.io.files import cluster_secret, identity
 HOLD_MINUTES: Final = 60
 HOLD_MINUTES_MAX: Final = 7 * 24 * 60
 MS_PER_MINUTE: Final = 60_000
+GIVES_WAY: Final = 10  # of 19
 GONE: Final = (
     "is not there: make it for the broker's own user (install -d -o mq -g mq -m 0700 {0}), and where it was lost "
     "restore with --keep-node-id, since nothing in there says which node it is"
@@ -109,14 +110,15 @@ def row_of(manifest: BackupManifest) -> dict[str, Any]:
 
 
 def _create(args: argparse.Namespace) -> int:
-    folder = BackupFolder(args.folder)
-    with folder.locked(), _running(args) as node:
+    throttle = Throttle(args.bytes_per_second)
+    folder = BackupFolder(args.folder, throttle.passed)  # on the host of the broker, too
+    with folder.locked(), _running(args, throttle) as node:
         made, copied = transfer.copy(node, folder)
     return _made(args, made, copied)
 
 
 def _send(args: argparse.Namespace) -> int:
-    with _running(args) as node:
+    with _running(args, Throttle(args.bytes_per_second)) as node:
         transfer.send(node, sys.stdout.buffer, sys.stdin.buffer)
     return exits.DONE
 
@@ -286,10 +288,11 @@ def _check_owner(directory: Path, options: Path) -> None:
 
 
 @contextlib.contextmanager
-def _running(args: argparse.Namespace) -> Iterator[RunningNode]:
+def _running(args: argparse.Namespace, throttle: Throttle) -> Iterator[RunningNode]:
+    os.nice(GIVES_WAY)  # the broker is on this machine, and goes on
     session = admin_requests.LocalAdmin(args)
     try:
-        yield RunningNode(session, args.hold_minutes * MS_PER_MINUTE, Throttle(args.bytes_per_second))
+        yield RunningNode(session, args.hold_minutes * MS_PER_MINUTE, throttle)
     finally:
         session.close()
 
