@@ -85,8 +85,8 @@ def backup(node: BrokerProcess, folder: Path) -> dict[str, Any]:
     return found
 
 
-def restore(node: BrokerProcess, folder: Path, made: dict[str, Any]) -> dict[str, Any]:
-    words = ("backup", "restore", str(folder), made["id"], "--config", str(node.config_file), "--json")
+def restore(node: BrokerProcess, folder: Path, made: dict[str, Any], *how: str) -> dict[str, Any]:
+    words = ("backup", "restore", str(folder), made["id"], "--config", str(node.config_file), "--json", *how)
     found: dict[str, Any] = json.loads(node.command(*words))
     return found
 
@@ -142,3 +142,43 @@ def test_an_older_copy_that_is_put_back_by_hand_is_noticed(make_broker: Make, tm
     pair.check()
     pair.traffic()
     pair.no_split_brain()
+
+
+def test_what_waited_for_a_third_node_comes_once_from_another_one_that_got_it(
+    make_broker: Make, tmp_path: Path
+) -> None:
+    """The node of the backup is gone for good; who gets it goes on under its own id, in a cluster that knows it."""
+    gone, heir, third = Nodes(make_broker, 3).start()
+    for broker, others in ((gone, ("mq1", "mq2")), (heir, ("mq0", "mq2")), (third, ("mq0", "mq1"))):
+        linked(broker, *others)
+    third.admin("queue-create", name="at-three", address="for-three", routing_type="multicast")
+    knows(gone, 1, 0)
+    third.kill()
+    texts = [f"waits {number}" for number in range(10)]
+    messages = [{"body": text, "durable": True} for text in texts]
+    assert gone.admin("send", address="for-three", messages=messages) == {"accepted": len(texts)}
+    made = backup(gone, tmp_path / "kept")
+    gone.kill()
+    third.start()
+    assert heir.stop() == 0
+    receipt = restore(heir, tmp_path / "kept", made, "--as-another-node")
+    assert receipt["balances"]
+    assert sum(row["restored"] for row in receipt["queues"]) == len(texts)
+    assert receipt["node_id"] != receipt["from_node_id"]
+
+    def has_all() -> None:
+        wait_for(heir, "nothing waits", lambda found: goes_on_with(found, "mq2"))
+        assert sorted(bodies(third, len(texts), "at-three")) == sorted(texts)
+
+    heir.start()
+    has_all()
+    for broker in (heir, third):
+        broker.kill()
+        broker.start()
+        has_all()
+
+
+def goes_on_with(found: dict[str, Any], node: str) -> bool:
+    """Linked with this one, and nothing is on its way to anybody."""
+    rows = found["links"]
+    return any(row["node"] == node and row["state"] == "up" for row in rows) and not any(row["depth"] for row in rows)

@@ -425,6 +425,19 @@ def test_a_node_that_was_leaving_goes_on_with_that_and_nobody_else_does(
     assert "mqctl scale-down --cancel" in note
 
 
+def test_another_node_knows_the_ids_by_which_clients_send_once_more(node: Path, tmp_path: Path) -> None:
+    def sent_with_ids(journal: Journal) -> None:
+        for number, duplicate_id in enumerate((b"first", b"second"), 1):
+            journal.duplicates.add("orders", number, duplicate_id, 1)
+
+    write(node, 4, 1, sent_with_ids)
+    other = tmp_path / "other"
+    identity.init(other, MACHINE)
+    assert restore(backed_up(node, tmp_path), other, as_another=True).balances
+    known = started(other).duplicates["orders"]
+    assert [(each.number, each.duplicate_id) for each in known] == [(1, b"first"), (2, b"second")]
+
+
 @pytest.mark.parametrize("waiting", [0, 2])
 def test_what_waits_for_the_node_that_gets_the_backup_is_not_left_to_wait_for_ever(
     node: Path, tmp_path: Path, waiting: int
