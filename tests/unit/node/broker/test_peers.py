@@ -1,7 +1,5 @@
-"""What one of another protocol goes through: a step, what it has in delivery, the end of its queue and of the node, and
-what administrators see of it.
-
-That its transport is full or gone, or the disk behind, is asked of AMQP's machine so far.
+"""What one of another protocol goes through: a step, what it has in delivery, a transport that is full or gone, a disk
+that is behind, the end of its queue and of the node, and what administrators see of it.
 """
 
 from __future__ import annotations
@@ -56,6 +54,20 @@ class OtherPeer:
         self.tell(b"heard " + data)
         return 1
 
+    def admits(self) -> bool:
+        self.acts.append("admitted")
+        return True
+
+    def blocked(self, is_blocked: bool) -> None:
+        self.acts.append("blocked" if is_blocked else "free again")
+
+    def pause_if_needed(self) -> None:
+        self.acts.append("paused" if self.stage.broker.is_disk_full else "read again")
+
+    def transport_gone(self, why: str) -> None:
+        self.acts.append(f"gone: {why}")
+        self.stage.broker.forget(cast("Any", self))
+
     def collect(self) -> Send | None:
         said, self.said = self.said, []
         return Send(CONN, cast("Any", said)) if said else None
@@ -90,6 +102,28 @@ def test_what_it_says_is_taken_in_and_what_it_is_told_goes_out_with_the_step(pee
     assert peer.heard == [b"hello"]
     assert [each.chunks for each in batch.effects if isinstance(each, Send)] == [[b"heard hello"]]
     assert peer.acts == ["handled"]
+
+
+def test_it_is_asked_whether_it_has_a_turn_in_a_step_that_has_done_enough(peer: OtherPeer) -> None:
+    peer.stage.broker.turns.left = 0
+    peer.stage.give(given.BytesReceived(CONN, b"hello"))
+    peer.stage.step()
+    assert (peer.heard, peer.acts) == ([b"hello"], ["admitted", "handled"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "acts"),
+    [
+        ([given.WriteBlocked(CONN, True), given.WriteBlocked(CONN, False)], ["blocked", "free again"]),
+        ([given.UnsyncedBytes(1 << 40), given.UnsyncedBytes(0)], ["paused", "read again"]),
+        ([given.Closed(CONN, "reset")], ["gone: reset"]),
+    ],
+)
+def test_it_hears_of_its_transport_and_of_the_disk(peer: OtherPeer, inputs: list[given.Input], acts: list[str]) -> None:
+    for each in inputs:
+        peer.stage.give(each)
+    peer.stage.step()
+    assert peer.acts == acts
 
 
 def test_what_it_has_is_in_delivery(peer: OtherPeer) -> None:

@@ -281,7 +281,7 @@ class Broker(ClusterBroker):
     def _received(self, given_: given.BytesReceived) -> None:
         peer = self.peers.get(given_.conn)
         turns = self.turns
-        if peer is None or peer.in_turns or (turns.left <= 0 and not turns.admits(peer)):
+        if peer is None or peer.in_turns or (turns.left <= 0 and not peer.admits()):
             turns.received(given_.conn, given_.data)
             return
         turns.left -= peer.received(given_.data)
@@ -290,7 +290,10 @@ class Broker(ClusterBroker):
         self.commits.synced(given_.position)
 
     def _closed(self, given_: given.Closed) -> None:
-        if not self.turns.gone(given_.conn, given_.why):
+        peer = self.peers.get(given_.conn)
+        if peer is not None:
+            peer.transport_gone(given_.why)
+        elif not self.turns.gone(given_.conn, given_.why):
             self.cluster.closed(given_)
 
     def _write_blocked(self, given_: given.WriteBlocked) -> None:

@@ -156,6 +156,15 @@ class Peer(ABC):
         """What goes out at the end of this step; None: nothing, or it goes with what else there will be to say."""
         return self.broker.turns.collect(self)
 
+    def admits(self) -> bool:
+        """Whether what comes from it is taken in at once although this step has done enough; else it goes through the
+        line."""
+        return self.broker.turns.admits(self)
+
+    def transport_gone(self, why: str) -> None:
+        """The transport is gone, and why: what the peer sent before may still be taken in."""
+        self.broker.turns.gone(self.conn, why)
+
     def call_off(self, why: str) -> None:
         """The node stops: what was asked for and has not had its turn is not done, and whoever asked hears that."""
         self.transactions.call_off(why)
