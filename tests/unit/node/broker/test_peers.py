@@ -5,6 +5,7 @@ that is behind, the end of its queue and of the node, and what administrators se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,7 @@ from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import Send
 
 from tests.support import frames
-from tests.support.stage import Stage
+from tests.support.stage import Stage, options_with
 from tests.unit.node.amqp.peers.test_clients import Subscription
 
 CONN = 77
@@ -37,7 +38,7 @@ class OtherPeer:
         self.acts: list[str] = []
         self.held: list[Segment] = []
         self.evicted: list[str] = []
-        self.owes = self.is_gone = False
+        self.owes = self.is_gone = self.is_user_gone = False
         self.farewell = Farewell()
         self.consumers: list[Any] = [self]
         stage.broker.peers[CONN] = cast("Any", self)
@@ -83,6 +84,12 @@ class OtherPeer:
 
     def close(self, condition: str, description: str) -> None:
         self.acts.append(f"closed: {description}")
+
+    def close_if_gone(self) -> bool:
+        self.acts.append("asked for its user")
+        if self.is_user_gone:
+            self.close("amqp:unauthorized-access", "its user is gone")
+        return self.is_user_gone
 
     def call_off(self, why: str) -> None:
         self.acts.append(f"called off: {why}")
@@ -147,6 +154,26 @@ def test_it_is_left_alone_by_what_concerns_clients_of_listeners(peer: OtherPeer)
     assert list(peer.stage.broker.departing.clients()) == []
     peer.stage.admin("config-reload")
     assert peer.evicted == []
+
+
+@pytest.mark.parametrize(
+    ("is_user_gone", "acts", "conditions"),
+    [
+        (True, ["asked for its user", "closed: its user is gone"], []),
+        (False, ["asked for its user"], ["amqp:unauthorized-access"]),
+    ],
+)
+def test_a_reload_closes_it_without_its_user_and_else_ends_its_consumer_without_permission(
+    peer: OtherPeer, is_user_gone: bool, acts: list[str], conditions: list[str]
+) -> None:
+    stage, peer.is_user_gone = peer.stage, is_user_gone
+    consumer = Subscription(stage, "shop")
+    consumer.conn = CONN
+    tables = options_with(security_settings={"#": {"consume": ["client"]}}).security_settings
+    stage.give(given.OptionsChanged(replace(stage.options, security_settings=tables), {}))
+    stage.run()
+    assert peer.acts == acts
+    assert [condition for condition, _ in consumer.ended] == conditions
 
 
 def test_administrators_see_it_and_may_close_it(peer: OtherPeer) -> None:

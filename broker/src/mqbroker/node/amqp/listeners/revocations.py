@@ -25,20 +25,22 @@ NAME_SIZE_MAX = 200  # characters of a link's name in a notice
 
 
 def revoke(broker: AmqpBroker) -> Iterator[int]:
-    """Look at everybody who came in: close connections whose user is gone, end consumers that may not receive.
+    """Look at everybody: close connections whose user is gone, end consumers that may not receive.
 
     There may be very many, so each connection, link and queue is a piece, which yields what it cost, in units of
     amqp/frame_costs.py. Nobody gets a permission meanwhile that it has not any more: that is asked of what holds now.
     """
     looked_at: set[int] = set()
     for peer in list(broker.peers.values()):
-        if peer.is_accepted and broker.peers.get(peer.conn) is peer:
-            looked_at.add(peer.conn)
+        if broker.peers.get(peer.conn) is peer:
             if peer.close_if_gone():
+                looked_at.add(peer.conn)
                 yield frame_costs.GENERAL[Close]
                 continue
-            yield from _rechecked(peer)
-            yield from _looked_at(peer)
+            if peer.is_accepted:  # consumers of all others are met in their queues
+                looked_at.add(peer.conn)
+                yield from _rechecked(peer)
+                yield from _looked_at(peer)
         yield frame_costs.LOOKED_AT
     for queue in list(broker.store.queues.values()):
         for client in clients_of(queue):

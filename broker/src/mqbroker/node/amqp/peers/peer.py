@@ -118,7 +118,7 @@ class Peer(ABC):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it came to a listener, with AMQP. Reloads, departures and what nodes tell pass over all others."""
+        """Whether it came to a listener, with AMQP. Departures and what nodes tell pass over all others."""
         return False
 
     def close_if_gone(self) -> bool:
