@@ -9,12 +9,14 @@ import pytest
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import At
 from mqbroker.core.address.permissions import BROKER, CREATE, CREATE_ADDRESS, Actor
+from mqbroker.core.cluster.cluster_store import ClusterStore
+from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.store import Store
 from mqbroker.journal.places import Slice
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import Header, build_message
+from mqbroker.wire.sections import Header, Properties, build_message
 
 from tests.support.stage import Stage, options_with
 
@@ -30,6 +32,7 @@ class Noting:
         self.asked: list[Any] = []
         self.taken: list[tuple[Queue, Segment]] = []
         self.is_strict = False
+        self.grouping: Callable[[ClusterStore], Grouping | None] = lambda store: None
 
     def permit(self, actor: Actor | None, permission: str, address: str, queue: str = "") -> None:
         self.asked.append((actor, permission, address))
@@ -48,6 +51,10 @@ class Noting:
 
     def ends_itself(self, queue: Queue) -> bool:
         return queue.kind.name == "brief"
+
+    def grouping_for(self, store: ClusterStore) -> Grouping | None:
+        assert store.auto_delete, "all else is there"
+        return self.grouping(store)
 
 
 def store_in(around: Noting, **limits: int) -> Store:
@@ -103,3 +110,14 @@ def test_the_parts_of_a_store_have_it_too() -> None:
     came: list[list[bytes]] = []
     store.paging.read((), came.append)
     assert (() in around.asked, came) == (True, [[]])
+
+
+def test_groups_are_kept_together_by_what_it_gets() -> None:
+    around = Noting()
+    assert store_in(around).grouping is None
+    around.grouping = lambda store: Grouping(store, "n1", lambda name: True, -1, is_kept=True)
+    store = store_in(around)
+    store.create_queue(QueueKind("a", "a"), BROKER)
+    store.publish(store.addresses["a"], single(build_message(b"x", properties=Properties(group_id="g"))))
+    assert store.grouping is not None
+    assert [key for key, _ in store.grouping.owners.items()] == [("a", "g")]

@@ -98,7 +98,6 @@ class Store(PagingStore):
         self.arrivals = Arrivals(self)
         LOOK.has_touched = True
         self.remotes.is_heard = self.arrivals.is_linked
-        self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.queue_observers: tuple[QueueObserver, ...] = ()
         self.message_observers: tuple[MessageObserver, ...] = ()
         self.wildcards = Wildcards(self)
@@ -118,6 +117,7 @@ class Store(PagingStore):
         self.acknowledged_total = 0
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
+        self.grouping: Grouping | None = around.grouping_for(self)
 
     def observe_queues(self, observer: QueueObserver) -> None:
         """The observer hears of queues and consumers from now on."""

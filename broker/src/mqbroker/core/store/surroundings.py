@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from mqbroker.base.time import Timed
     from mqbroker.core.address.permissions import Actor
+    from mqbroker.core.cluster.cluster_store import ClusterStore
+    from mqbroker.core.cluster.grouping import Grouping
     from mqbroker.core.queue.backlog import Segment
     from mqbroker.core.queue.queue import Queue
     from mqbroker.journal.places import Slice
@@ -35,3 +37,7 @@ class StoreSurroundings(Protocol):
 
     def ends_itself(self, queue: Queue) -> bool:
         """Whether somebody else ends the queue."""
+
+    def grouping_for(self, store: ClusterStore) -> Grouping | None:
+        """What keeps groups of the store's messages together in the cluster; None: nothing does. Asked once, when all
+        else of the store is there."""

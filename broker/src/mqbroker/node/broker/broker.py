@@ -128,10 +128,10 @@ class Broker(ClusterBroker):
         self.discovery = Discovery(self, self.node_id_conflict, setup.cluster_key)
         self.routing = ConnectionRouting(self, self.discovery, self.cluster.others_of, recovered)
         self.grouping = None
-        if options.grouping_handler.type:
+        if self.store.grouping is not None:
             connections = self.cluster.connections.values
-            self.grouping = GroupingHandler(self, options.grouping_handler, recovered, connections)
-            self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
+            self.grouping = GroupingHandler(self, self.store.grouping, recovered, connections)
+            self.gate = GroupGate(self.grouping)
         self._handlers = self._handlers_of_inputs()
         list(deploy(self, options, []))  # all pieces of it
         self.cluster.start(recovered)

@@ -10,9 +10,12 @@ from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.address.permissions import Actor
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.journal.places import Slice
+from mqbroker.node.cluster.grouping.grouping import grouping_of
 from mqbroker.node.values.effects import ReadPage
 
 if TYPE_CHECKING:
+    from mqbroker.core.cluster.cluster_store import ClusterStore
+    from mqbroker.core.cluster.grouping import Grouping
     from mqbroker.node.amqp.peers.amqp_broker import AmqpBroker
     from mqbroker.node.broker.local import LocalSessions
 
@@ -50,3 +53,7 @@ class NodeSurroundings:
         """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
         kind = queue.kind
         return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)
+
+    def grouping_for(self, store: ClusterStore) -> Grouping | None:
+        """As the options of the grouping handler say, which loads the owners when it is made; None: there is none."""
+        return grouping_of(store, self._broker.options.grouping_handler)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.cluster.announcer import Announcer
     from mqbroker.cluster.remote_table import RemoteTable
     from mqbroker.cluster.topology import Topology
+    from mqbroker.core.cluster.cluster_store import ClusterStore
     from mqbroker.node.values.base_broker import BaseBroker
 
 LOCAL: Final = "LOCAL"
@@ -78,18 +79,16 @@ class GroupingHandler:
     def __init__(
         self,
         broker: BaseBroker,
-        options: GroupingHandlerOptions,
+        core: Grouping,
         recovered: Recovered,
         connections: Callable[[], Iterable[GroupingConnection]],
     ) -> None:
+        """`core`: what the store of this node keeps groups together by."""
         self.broker = broker
         self._connections = connections
-        self.options = options
+        self.options = options = broker.options.grouping_handler
         is_local = options.type == LOCAL
-        told_ms_max = -1 if is_local else options.group_timeout
-        self.core: Grouping = Grouping(
-            broker.store, broker.node_id, AddressPrefixes(options.address).matches, told_ms_max, is_kept=is_local
-        )
+        self.core: Grouping = core
         self.core.owners.load(recovered)
         self.hand_over: HandOver = HandOver(self.core.owners, options.timeout * NS_PER_MS)
         self.arbiter = broker.node_id if is_local else ""
@@ -459,6 +458,16 @@ class GroupingHandler:
             self._unpin(key)
         if len(idle) >= IDLE_MAX:
             self._reap_ns = now_ns + NS_PER_MS
+
+
+def grouping_of(store: ClusterStore, options: GroupingHandlerOptions) -> Grouping | None:
+    """What the store of a node that has such a handler keeps groups together by; None: there is no handler."""
+    if not options.type:
+        return None
+    is_local = options.type == LOCAL
+    told_ms_max = -1 if is_local else options.group_timeout
+    matches = AddressPrefixes(options.address).matches
+    return Grouping(store, store.node_id, matches, told_ms_max, is_kept=is_local)
 
 
 def _beginning(boot_id: str) -> int:
