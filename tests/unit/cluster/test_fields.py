@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.cluster import fields
-from mqbroker.cluster.fields import Connector, MalformedField
+from mqbroker.cluster.fields import Connector, MalformedField, MalformedObject
 
 ROW = {"name": "own", "scheme": "amqp", "host": "192.0.2.11", "port": 5673}
 
@@ -17,8 +17,15 @@ ROW = {"name": "own", "scheme": "amqp", "host": "192.0.2.11", "port": 5673}
     "text", [b"", b"{", b"[]", b"5", b"\xff", b'{"a":1,"a":1}', b"[" * 100_000, b'{"a":' + b"9" * 5000]
 )
 def test_what_is_no_object(text: bytes) -> None:
-    with pytest.raises(MalformedField):
+    with pytest.raises(MalformedObject):
         fields.object_in(text)
+
+
+@pytest.mark.parametrize("name", ["name", "issuer", "hash"])
+def test_a_field_is_to_blame_whatever_it_is_called(name: str) -> None:
+    with pytest.raises(MalformedField, match=f"{name} is missing") as found:
+        fields.text_of({}, name)
+    assert type(found.value) is MalformedField
 
 
 @given(st.binary(max_size=50))

@@ -21,6 +21,10 @@ class MalformedField(Exception):
     """Not what it should be; the text says what is wrong."""
 
 
+class MalformedObject(MalformedField):
+    """None of its fields is to blame: the text says what the whole is or has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Connector:
     """How a node is reached. `scheme` is amqps where the listener has TLS."""
@@ -43,13 +47,13 @@ class Connector:
 
 
 def object_in(text: bytes) -> dict[str, Any]:
-    """The object that the text is. Raises Malformed, whatever the bytes are."""
+    """The object that the text is. Raises MalformedObject, whatever the bytes are."""
     try:
         row = _DECODER.decode(text.decode())
     except (ValueError, RecursionError):
-        raise MalformedField("is not JSON") from None
+        raise MalformedObject("is not JSON") from None
     if not isinstance(row, dict):
-        raise MalformedField("is no object")
+        raise MalformedObject("is no object")
     return row
 
 

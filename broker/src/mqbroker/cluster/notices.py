@@ -22,6 +22,7 @@ from mqbroker.cluster.fields import (
     NODE_ID,
     Connector,
     MalformedField,
+    MalformedObject,
     connector_rows,
     connectors_of,
     flag_of,
@@ -205,18 +206,19 @@ def decode(data: bytes) -> ClusterNotice | None:
     """The notice, None for a kind that is not known. Raises PeerFault of the link, whatever the bytes are."""
     try:
         if len(data) > NOTICE_BYTES_MAX:
-            raise MalformedField(f"has {len(data)} bytes; {NOTICE_BYTES_MAX} are allowed")
+            raise MalformedObject(f"has {len(data)} bytes; {NOTICE_BYTES_MAX} are allowed")
         row = object_in(data)
         kind = text_of(row, "kind")
         read = _READ.get(kind)
         return None if read is None else read(row)
+    except MalformedObject as fault:
+        raise _blamed(str(fault)) from None
     except MalformedField as fault:
-        raise PeerFault("amqp:decode-error", f"a notice of the cluster {_said(fault)}", Scope.LINK) from None
+        raise _blamed(f"is malformed: {fault}") from None
 
 
-def _said(fault: MalformedField) -> str:
-    text = str(fault)
-    return text if text.startswith(("is", "has")) else f"is malformed: {text}"
+def _blamed(why: str) -> PeerFault:
+    return PeerFault("amqp:decode-error", f"a notice of the cluster {why}", Scope.LINK)
 
 
 def _member(row: dict[str, Any]) -> Member:
