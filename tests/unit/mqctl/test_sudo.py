@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, Unreachable
 from mqctl.fanout import on_each
 from mqctl.ssh import shell
 from mqctl.ssh.local import LocalShell
@@ -180,6 +180,59 @@ def test_a_refusal_holds_until_the_next_try_is_answered(tmp_path: Path, monkeypa
     later.trial.again_at_s = time.monotonic()
     assert shell.run(later, ["echo", "x"]).out == b"x\n"
     assert later.trial.refused is None
+
+
+@pytest.mark.slow
+def test_a_password_that_nobody_answers_for_is_tried_again_a_minute_later_and_three_times_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who follows a host looks every few seconds, and each try may count as one with a wrong password."""
+    monkeypatch.setattr(shell, "TRIAL_S_MAX", 0.5)
+    way = shell_with(tmp_path, RIGHT)
+    (tmp_path / "silent").touch()
+    for count in range(1, shell.UNHEARD_MAX + 1):
+        if count > 1:
+            way.trial.again_at_s = time.monotonic()
+        with pytest.raises(CommandError, match="no answer within"):
+            shell.run(way, ["true"])
+        for each in (way, next_way(way)):
+            with pytest.raises(Unreachable, match="nothing was heard of the password for sudo: it ") as caught:
+                shell.run(each, ["true"])
+        assert ("tried again in" if count < shell.UNHEARD_MAX else "tried 3 times, and is tried no more") in str(caught)
+        assert tried(tmp_path) == [RIGHT] * count
+    (tmp_path / "silent").unlink()
+    way.trial.again_at_s = time.monotonic()
+    with pytest.raises(Unreachable, match="no more"):
+        shell.run(way, ["true"])
+    assert tried(tmp_path) == [RIGHT] * shell.UNHEARD_MAX
+
+
+@pytest.mark.slow
+def test_tries_that_nobody_answers_count_from_the_last_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    for _ in range(shell.UNHEARD_MAX):
+        (tmp_path / "silent").touch()
+        monkeypatch.setattr(shell, "TRIAL_S_MAX", 0.5)
+        with pytest.raises(CommandError, match="no answer within"):
+            shell.run(next_way(way), ["true"])
+        (tmp_path / "silent").unlink()
+        monkeypatch.undo()
+        way.trial.again_at_s = time.monotonic()
+        assert shell.run(next_way(way), ["echo", "x"]).out == b"x\n"
+
+
+@pytest.mark.slow
+def test_a_way_that_has_worked_goes_on_while_another_try_is_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "silent").touch()
+    monkeypatch.setattr(shell, "TRIAL_S_MAX", 0.5)
+    with pytest.raises(CommandError, match="no answer within"):
+        shell.run(next_way(way), ["true"])
+    (tmp_path / "silent").unlink()
+    assert shell.run(way, ["echo", "x"]).out == b"x\n"
 
 
 def next_way(way: LocalShell) -> LocalShell:

@@ -23,6 +23,7 @@ EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 TRIAL_S_MAX = 30.0  # that sudo may take to say what it makes of a password
 TRIAL_WAIT_S_MAX = 2 * TRIAL_S_MAX  # for what others try
 AGAIN_S = 60.0  # from the refusal of a password that has worked to one more try: a host that starts knows it late
+UNHEARD_MAX = 3  # tries one after the other of which nothing was heard: each may count as one with a wrong password
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,16 @@ class CommandResult:
 class Trial:
     """Of a password on a host, over whatever connections: one at a time, and `refused` is what sudo said against it.
 
-    Each further try with a wrong one brings the account nearer to being locked. `again_at_s`: when it is tried once
-    more nevertheless, by the monotonic clock; None: never. `has_worked`: since it was last refused.
+    Each further try with a wrong one brings the account nearer to being locked, and so may one that nobody answers.
+    `again_at_s`: when it is tried once more nevertheless, by the monotonic clock; None: never where it is refused, and
+    by each new way where not. `has_worked`: since it was last refused. `unheard`: tries since one was answered.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     refused: CommandResult | None = None
     again_at_s: float | None = None
     has_worked: bool = False
+    unheard: int = 0
 
 
 class PipeStream(Protocol):
@@ -122,20 +125,19 @@ def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
 def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None:
     """Once for a way in, and on a host that refused it never again: a later shell takes over its trial (pool.py).
 
-    A password that had worked there is tried once more after AGAIN_S.
+    A password that had worked there is tried once more after AGAIN_S, and one of which nothing was heard no sooner.
     """
     trial = shell.trial
     if not trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX):
         raise Unreachable(shell.name, "another try of the password for sudo does not end")
     try:
-        is_again = trial.again_at_s is not None and time.monotonic() >= trial.again_at_s
-        if is_again:
+        if _is_due(shell):
             shell.tried = None
             trial.again_at_s = time.monotonic() + AGAIN_S  # where nothing is heard of it
-        if is_again or (trial.refused is None and shell.tried is None):
+            trial.unheard += 1
             shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
             _note(trial, shell.tried)
-        refused, tried = trial.refused, shell.tried
+        refused, tried, when = trial.refused, shell.tried, _when(trial)
     finally:
         trial.lock.release()
     if refused is not None:
@@ -145,12 +147,31 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
         )
     if tried is not None and tried.code == BROKE_OFF:
         raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
+    if tried is None:
+        raise Unreachable(shell.name, f"nothing was heard of the password for sudo: {when}")
+
+
+def _is_due(shell: Shell) -> bool:
+    trial, tried = shell.trial, shell.tried
+    is_resting = trial.again_at_s is not None and time.monotonic() < trial.again_at_s
+    if is_resting or trial.unheard >= UNHEARD_MAX:
+        return False
+    if trial.refused is not None:
+        return trial.again_at_s is not None
+    return tried is None or tried.code == BROKE_OFF
+
+
+def _when(trial: Trial) -> str:
+    if trial.unheard >= UNHEARD_MAX:
+        return f"it was tried {trial.unheard} times, and is tried no more"
+    return f"it is tried again in {max((trial.again_at_s or 0) - time.monotonic(), 1):.0f} s"
 
 
 def _note(trial: Trial, result: CommandResult) -> None:
     if result.code == BROKE_OFF:
         return
     is_right = result.code == 0
+    trial.unheard = 0
     trial.refused = None if is_right else result
     trial.again_at_s = time.monotonic() + AGAIN_S if trial.has_worked and not is_right else None
     trial.has_worked = is_right
