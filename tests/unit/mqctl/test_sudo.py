@@ -235,6 +235,28 @@ def test_a_way_that_has_worked_goes_on_while_another_try_is_not_answered(
     assert shell.run(way, ["echo", "x"]).out == b"x\n"
 
 
+def test_a_try_that_breaks_off_a_minute_after_a_refusal_is_not_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    later = next_way(way)
+    refuse(later, at_least_s=0)
+    later.trial.again_at_s = time.monotonic()
+    whole = LocalShell.run_plain
+
+    def break_off(one: LocalShell, command: str, stdin: bytes, timeout_s: float) -> shell.CommandResult:
+        if command.endswith("-v"):
+            return shell.CommandResult(shell.BROKE_OFF, b"", b"")
+        return whole(one, command, stdin, timeout_s)
+
+    monkeypatch.setattr(LocalShell, "run_plain", break_off)
+    with pytest.raises(Unreachable, match="broke off"):
+        shell.run(later, ["true"])
+    refuse(next_way(later), at_least_s=0)
+
+
 def next_way(way: LocalShell) -> LocalShell:
     """Another connection to the same host (pool.py:SshConnector)."""
     one = LocalShell("mq1", way.become)

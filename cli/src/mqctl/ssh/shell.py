@@ -140,13 +140,13 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
         refused, tried, when = trial.refused, shell.tried, _when(trial)
     finally:
         trial.lock.release()
+    if tried is not None and tried.code == BROKE_OFF:
+        raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
     if refused is not None:
         raise CommandError(
             f"{shell.name}: {shell.user} may not act as {shell.become.user}: {refused.complaint}",
             "correct ansible_become_password in the inventory; it was tried once",
         )
-    if tried is not None and tried.code == BROKE_OFF:
-        raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
     if tried is None:
         raise Unreachable(shell.name, f"nothing was heard of the password for sudo: {when}")
 
