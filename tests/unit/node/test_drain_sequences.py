@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.config.declarations.options import BrokerFile, to_slices
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.sections import Header, build_message
 from mqbroker.wire.types import Symbol
 
@@ -274,20 +277,40 @@ def test_a_subscription_that_ends_with_its_clients_hinders_nothing(credit: int, 
 
 
 def test_a_subscription_that_waits_for_its_client_for_a_time_hinders_until_that_is_over() -> None:
-    """Who leaves the link may come back to it here, so it is not known to be in vain."""
+    """Who leaves the link may come back to it here: that is said before a client is sent away."""
     cluster, a, _ = that_say_where()
     source = {"durable": 0, "expiry_policy": Symbol("link-detach"), "timeout": 60}
     client = subscribe(a, "ticker", source=source)
     published(a, 5)
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert row["messages"] == 5
+    assert "is not durable" in row["why"]
+    assert "is not durable" in begin(a, cluster)["description"]
+    cluster.wait(15_000)
+    assert not client.talker.is_closed
+    a.give(given.Closed(client.talker.conn, "gone"))
+    cluster.wait(15_000)
+    assert begin(a, cluster, dry_run=True)["hindrances"] == [row]
+    cluster.wait(60_000)
     assert begin(a, cluster, dry_run=True)["hindrances"] == []
     begin(a, cluster)
-    cluster.wait(15_000)
-    assert client.talker.is_closed
-    (row,) = shown(a)["hindrances"]
-    assert (shown(a)["state"], row["messages"]) == ("failed", 5)
-    assert "is not durable" in row["why"]
-    cluster.wait(60_000)
     assert (moved(a, cluster)["left"], shown(a)["hindrances"]) == (0, [])
+
+
+def test_a_subscription_that_a_file_declares_does_not_end_with_its_clients() -> None:
+    cluster, a, _ = that_say_where()
+    queue = {"name": "ticker.ticker:shared-volatile", "durable": False}
+    said = to_slices(BrokerFile.model_validate({"addresses": [{"name": "topic", "multicast": [queue]}]}))
+    a.crash()
+    a.options = replace(a.options, addresses=said.addresses)
+    a.start()
+    cluster.wait(1_000)
+    source = {"durable": 0, "expiry_policy": None, "capabilities": (Symbol("topic"), Symbol("shared"))}
+    subscribe(a, "ticker", source=source)
+    published(a, 5)
+    assert a.broker.store.queues[queue["name"]].consumers
+    (row,) = begin(a, cluster, dry_run=True)["hindrances"]
+    assert (row["name"], row["messages"]) == (queue["name"], 5)
 
 
 def test_a_queue_that_is_not_durable_and_stays_without_its_reader_hinders_while_it_is_read() -> None:

@@ -39,6 +39,10 @@ class Client(Consumer, Protocol):
     ends_queue: bool
 
     @property
+    def may_return(self) -> bool:
+        """Whether the queue that ends with it waits for it for a time first, once its connection is gone."""
+
+    @property
     def queue(self) -> Queue:
         """The queue that it takes messages of."""
 

@@ -98,6 +98,11 @@ class LinkConsumer:
         return not is_copy and self.link.session.unsettled.has_of(self.link)
 
     @property
+    def may_return(self) -> bool:
+        """Whether its subscription waits for its link for a time first, once its connection is gone."""
+        return self.lasts_as is not None and self.lasts_as.timeout > 0
+
+    @property
     def is_departing(self) -> bool:
         """Whether it gets nothing more, as its connection goes to another node; but what ends with that. Where the
         connection is closed for certain, that neither."""

@@ -12,6 +12,7 @@ from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of
 from mqbroker.core.queue.kinds import FORWARD
 from mqbroker.node.amqp.peers.clients import clients_of
+from mqbroker.node.values.subscriptions import is_of_subscribers
 
 if TYPE_CHECKING:
     from mqbroker.core.cluster.held_back import Held
@@ -116,8 +117,9 @@ def why_it_stays(broker: ClusterBroker, queue: Queue) -> str:
 
 def _ends_with_clients(queue: Queue) -> bool:
     """Whether it is gone once those are who subscribe by it: clients of this node, which leave it, and subscribe anew
-    elsewhere. One that nobody has any more, and that may be come back to for a time, stays here."""
-    return queue.is_ending or any(client.ends_queue for client in clients_of(queue))
+    elsewhere. One that may be come back to for a time stays here, whether somebody has it now or not."""
+    clients = clients_of(queue) if is_of_subscribers(queue.kind) else []
+    return queue.is_ending or (any(one.ends_queue for one in clients) and not any(one.may_return for one in clients))
 
 
 def _why_it_is_owed(broker: ClusterBroker, queue: Queue) -> str:
