@@ -167,3 +167,16 @@ def test_a_host_that_cannot_have_what_is_wanted_ends_it_before_anything_is_chang
     assert raised.value.code is Exit.FAILED
     assert "--limit" in raised.value.attempt
     assert (played, noted(world)) == ([], {})
+
+
+@pytest.mark.slow
+def test_a_host_that_cannot_have_what_is_wanted_is_no_fault_of_another_one(
+    world: World, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose packet filter lets it in, and keeps what is loaded where its address is not known."""
+    inventory = world.cwd / "inventory.yml"
+    text = inventory.read_text().replace("mq2: {", "mq2: {mq_cluster_interface: eth9, ")
+    inventory.write_text(text.replace("    mq_tls: 'off'", "    mq_firewall: true\n    mq_tls: 'off'"))
+    played = are_played(monkeypatch)
+    rollout.run(world, rollout.Options(bundle=bundle, yes=True, limit="mq1"))
+    assert played == ["mq1"]

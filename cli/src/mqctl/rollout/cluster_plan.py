@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,10 +142,21 @@ def rules_for(host: Host, site: Site, seen: Seen, looked: Mapping[str, Seen]) ->
         return None
     from mqctl.playbook.rules import HostFacts, rules_of
 
-    addresses = [bound_to(one, looked[one.name]) for one in site.cluster.hosts if one.name in looked]
-    are_all, loaded = len(addresses) == len(site.cluster.hosts), seen.filter.loaded or ""
-    facts = HostFacts(bound_to(host, seen), seen.filter.origin, addresses, are_all, loaded)
+    own, loaded = bound_to(host, seen), seen.filter.loaded or ""
+    addresses = known_addresses(site.cluster.hosts, looked)
+    are_all = len(addresses) == len(site.cluster.hosts)
+    facts = HostFacts(own, seen.filter.origin, addresses, are_all, loaded)
     return rules_of(site.collection, host.name, host.variables, facts)
+
+
+def known_addresses(hosts: Sequence[Host], looked: Mapping[str, Seen]) -> list[str]:
+    """Those of the hosts that say theirs. One that has none, as without its network card, is a fault of its own plan
+    alone: to the others it is as unknown as one that does not answer."""
+    addresses = []
+    for one in hosts:
+        with suppress(CommandError):
+            addresses += [bound_to(one, looked[one.name])] if one.name in looked else []
+    return addresses
 
 
 def bound_to(host: Host, seen: Seen) -> str:
