@@ -19,13 +19,14 @@ from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
-from mqctl.nodes import BROKER
+from mqctl.nodes import BROKER, Node
 from mqctl.operation import HeldCluster
 from mqctl.output import data_console
 from mqctl.scaledown import archive, drain_start, inventory_files, leaving_host
 from mqctl.scaledown.cancellation import TakeBack, take_back
 from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.leaving_host import Leaver
+from mqctl.scaledown.plan import DrainPlan, extent_of, seconds_of
 from mqctl.ssh.local import LocalShell, LocalStream
 from mqctl.ssh.shell import CommandResult
 from mqctl.world import World
@@ -40,6 +41,10 @@ ROW: dict[str, Any] = {
     "host": "mq3", "instance": "default", "queue": "orders", "address": "orders", "before": 10, "came": 0,
     "consumed": 0, "moved": 10, "arrived": 10, "left": 0, "to": "mq1", "moved_digest": "x", "arrived_digest": "x",
     "balances": True,
+}  # fmt: skip
+UNBOUNDED = {
+    "address-full-policy": "BLOCK", "page-full-policy": "", "max-size-messages": -1, "max-size-bytes": -1,
+    "page-limit-messages": -1, "page-limit-bytes": -1,
 }  # fmt: skip
 STAYS = [{"instance": "default", "queue": "latest", "why": "is a last-value queue: it holds 5 messages"}]
 INVENTORY = """\
@@ -470,29 +475,44 @@ def test_it_is_shown_how_long_what_is_left_takes(
 
 
 def test_the_plan_is_there_for_programs_too(world: World, leaving: Leaver) -> None:
+    """With sizes, kinds and a time, which people are told as well; of what stays nobody knows a size."""
     made("default")
+    queue = {
+        "address": "q", "message_count": 90_000, "consumer_count": 0, "routing_type": "anycast", "durable": True,
+        "paused": False,
+    }  # fmt: skip
+    moves = {
+        "queue": "q", "address": "q", "left": 90_000, "bytes": 500, "unanswered": 4, "scheduled": 3, "paged": 0,
+        "large": 1,
+    }  # fmt: skip
+    settings = {"settings": [{"setting": name, "value": value} for name, value in UNBOUNDED.items()]}
+    says("mq1", addresses={"addresses": []}, **{"address-settings-show": settings})
     says(
         "mq3",
-        queues={
-            "queues": [
-                {
-                    "name": "q",
-                    "address": "q",
-                    "message_count": 2,
-                    "consumer_count": 0,
-                    "routing_type": "anycast",
-                    "durable": True,
-                    "paused": False,
-                }
-            ]
-        },
+        queues={"queues": [queue | {"name": "q"}, queue | {"name": "stays", "message_count": 1}]},
+        **{"scale-down": drain(queues=[moves])},
     )
     options = scale_down.Options(hosts=["mq3"], check=True, json=True)
     assert scale_down._agreed(world, options, leaving) is None
     assert isinstance(world.out, io.StringIO)
     plan = json.loads(world.out.getvalue())
     assert (plan["schema"], plan["hindrances"]) == ("mqctl.scale-down-plan/1", [])
-    assert [(row["queue"], row["messages"], row["to"]) for row in plan["rows"]] == [("q", 2, "mq1")]
+    assert plan["seconds_estimated"] == {"mq3": 3}
+    names = ("queue", "messages", "bytes", "delivering", "scheduled", "paged", "large", "to")
+    assert [tuple(row[name] for name in names) for row in plan["rows"]] == [
+        ("q", 90_000, 500, 4, 3, 0, 1, "mq1"), ("stays", 1, None, None, None, None, None, "mq1"),
+    ]  # fmt: skip
+    assert (
+        "mq3: 500 bytes move without what large ones have in files, among them 4 delivering, 3 scheduled, 1 large; an "
+        "estimate by another machine: 3 s, at 40000 messages or 40 MB a second\n"
+    ) in said(world)
+
+
+def test_who_takes_no_sizes_from_its_release_is_estimated_for_nobody() -> None:
+    looks = [NodeLook(Node("mq3", "default"))]
+    assert extent_of(DrainPlan(looks, [], moving={"mq3": [{"queue": "q", "left": 5}]}), looks[0]) == ""
+    assert extent_of(DrainPlan(looks, [], moving={"mq3": []}), looks[0]) == ""
+    assert seconds_of([{"left": 1, "bytes": 80_000_001}]) == 3
 
 
 @pytest.mark.slow

@@ -31,10 +31,14 @@ def test_what_was_there_is_counted_with_what_is_paged_or_large_and_without_what_
     producer.publish(content(1, 15_000))
     for number in range(20):
         producer.publish(content(number, 1_500), durable=bool(number % 2))
+    (plan,) = begin(a, cluster, dry_run=True)["queues"]
     begin(a, cluster)
     cluster.wait(1_100)
     (row,) = shown(a)["receipt"]["queues"]
     before = row["before"]
+    assert {name: plan[name] for name in ("bytes", "paged", "large", "scheduled")} == {
+        name: before[name] for name in ("bytes", "paged", "large", "scheduled")
+    }, "the plan says the same before"
     assert (before["messages"], before["large"]) == (12, 1)
     assert before["bytes"] // 1_000 == 30, "whatever is paged; of a large one what lies in its file is not counted"
     assert bool(before["paged"]) == (memory_bytes == 20_000)

@@ -178,9 +178,13 @@ def _plan(broker: Broker, connection: ClusterConnection, node_id: str, hindering
 
 
 def _held(broker: Broker, queue: Queue) -> dict[str, Any]:
-    """What an address has to hold, and whether this one hands it out."""
+    """What an address has to hold, in memory, in pages and in files, and whether this one hands it out."""
     is_paused = broker.store.addresses[queue.kind.address].is_paused
-    return {"bytes": _size_bytes(queue), "can_page": queue.kind.may_page, "address_paused": is_paused}
+    large = sum(each.n for each in queue.segments() if each.run.large is not None)
+    return {
+        "bytes": _size_bytes(queue), "paged": queue.paged_count, "large": large,
+        "can_page": queue.kind.may_page, "address_paused": is_paused,
+    }  # fmt: skip
 
 
 def _size_bytes(queue: Queue) -> int:

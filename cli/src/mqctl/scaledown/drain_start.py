@@ -16,8 +16,8 @@ from mqctl.scaledown.cluster_look import LEAVES, NOT_FOUND, RESTS, SERVES, NodeL
 from mqctl.scaledown.drain import MOVED, each
 from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.pauses import foreseen, told_of
-from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
-from mqctl.scaledown.room import RowsByNode, lacking
+from mqctl.scaledown.plan import COLUMNS, DrainPlan, RowsByNode, extent_of, plan_of, rows_of, told
+from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
 
@@ -48,7 +48,7 @@ def answering(world: World, looks: Sequence[NodeLook], then: str) -> list[NodeLo
 def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     """What the brokers themselves say is in the way, what has no room at the addresses it moves to, and whom nobody
     serves once the host takes no clients, its own being sent to who takes the messages. The plan is told what pauses
-    there."""
+    there, and what moves."""
     said: list[str] = []
     rows: dict[str, Any] = {}
 
@@ -60,6 +60,7 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     each(world, [one.node for one in plan.leaving], ask)
     targets = {one.name for one in plan.targets.values()}
     away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
+    plan.moving = rows
     plan.warnings += _pauses(plan, rows)
     return sorted(said) + lacking(world, plan, rows) + gate.lost(world, leaver.cluster, [away], targets)
 
@@ -99,6 +100,8 @@ def show_plan(world: World, plan: DrainPlan, hindered: Sequence[str]) -> None:
             f"{counted(len(one.queues), 'queue')} move to {plan.targets[one.name].name}; "
             f"{counted(clients, 'client')} connected"
         )
+        if extent := extent_of(plan, one):
+            world.note(f"{one.name}: {extent}")
     for text in plan.warnings:
         world.note(f"warning: {text}")
     for text in (*plan.overruled, *hindered):
@@ -126,6 +129,7 @@ def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> 
         rows[node.name] = answer.get("queues", ())
 
     each(world, [one.node for one in plan.leaving], ask)
+    plan.moving = rows
     plan.overruled += lacking(world, plan, rows)
     plan.warnings += _pauses(plan, rows)
     show_plan(world, plan, ())

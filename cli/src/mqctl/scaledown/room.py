@@ -17,14 +17,13 @@ from mqctl.admin import AdminClient
 from mqctl.nodes import open_admin
 from mqctl.output import counted
 from mqctl.scaledown.cluster_look import NodeLook
-from mqctl.scaledown.plan import DrainPlan
+from mqctl.scaledown.plan import DrainPlan, RowsByNode
 from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
 MESSAGES: Final = "messages"
 RING: Final = "retroactive"  # the routing of what an address keeps for later queues, which counts at no bound
 UNITS: Final = (MESSAGES, "bytes")
-RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from mqctl.scaledown.leaving_host import (
     stop,
     take_away,
 )
-from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, told
+from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, seconds_of, told
 from mqctl.world import World
 
 SHOWN = (
@@ -340,7 +340,10 @@ def _write_plan(world: World, options: Options, plan: DrainPlan, hindered: Seque
     """For programs; people have seen it."""
     if options.shape.format is Format.TABLE:
         return
-    said = {"warnings": plan.warnings, "hindrances": [*plan.overruled, *hindered]}
+    said = {
+        "warnings": plan.warnings, "hindrances": [*plan.overruled, *hindered],
+        "seconds_estimated": {name: seconds_of(rows) for name, rows in plan.moving.items()},
+    }  # fmt: skip
     write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows_of(plan), said), options.shape, world.data)
 
 
