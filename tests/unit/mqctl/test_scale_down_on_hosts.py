@@ -244,7 +244,7 @@ def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_told", [False, True])
 def test_force_gives_up_what_somebody_waits_for_only_where_that_was_told(
-    world: World, leaving: Leaver, *, is_told: bool
+    world: World, leaving: Leaver, tmp_path: Path, *, is_told: bool
 ) -> None:
     """It may have been said for something else: so the host drains on, and whoever still waits then is named."""
     made("default")
@@ -252,12 +252,18 @@ def test_force_gives_up_what_somebody_waits_for_only_where_that_was_told(
     balanced = {"balances": True, "difference": [], "queues": []}
     says("mq3", **{"scale-down-show": drain(state="moved", node="mq1", node_id="id-mq1", receipt=balanced)})
     before = document(unanswered="mq1 waits") if is_told else document()
-    options = scale_down.Options(hosts=["mq3"], force=True, json=True)
+    options = scale_down.Options(hosts=["mq3"], force=True, json=True, receipts=tmp_path / "receipts")
     ended = scale_down._stopped(world, options, replace(leaving, is_forced=True), before)
     acts = [line.partition(" ")[0] for line in done("systemctl") if not line.startswith("show")]
     assert acts == (["stop"] if is_told else ["stop", "start", "stop"])
     assert "mq1 waits" in ended["unanswered"]
     assert "these may come twice" in said(world)
+    voided = tmp_path / "receipts" / f"{NAME}-mq3.txt"
+    assert voided.exists() is not is_told, "the receipt from before, of which the host has none any more"
+    if not is_told:
+        text = voided.read_text()
+        assert "IT IS VOID: messages came after it was made, or may have: mq1 waits" in text
+        assert "It balances." not in text
 
 
 def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leaving: Leaver) -> None:
@@ -336,6 +342,20 @@ def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Lea
     made("default", node_id="new")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
     assert leaving_host.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]
+
+
+def test_who_goes_on_elsewhere_when_all_is_stopped_has_the_receipt_there_too(
+    world: World, leaving: Leaver, tmp_path: Path
+) -> None:
+    made("default")
+    archive.put_receipt(world, leaving.host, NAME, document())
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    options = scale_down.Options(hosts=["mq3"], resume=True, receipts=tmp_path / "other")
+    assert scale_down._resumed(world, options, leaving) == document()
+    assert json.loads((tmp_path / "other" / f"{NAME}-mq3.json").read_text()) == document()
+    (tmp_path / "file").touch()
+    with pytest.raises(CommandError, match="the brokers of mq3 are stopped, and go no further"):
+        scale_down._resumed(world, replace(options, receipts=tmp_path / "file"), leaving)
 
 
 # -- receipts that say nothing any more -------------------------------------------------------------------------------

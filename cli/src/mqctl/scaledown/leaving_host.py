@@ -136,8 +136,8 @@ def pauses_in(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]
     return by_node
 
 
-def keep(world: World, folder: Path, document: Mapping[str, Any]) -> list[Path]:
-    """The receipt as files: for programs and for people."""
+def keep(world: World, folder: Path, document: Mapping[str, Any], so_far: str = "nothing was stopped") -> list[Path]:
+    """The receipt as files: for programs and for people. Raises CommandError, which says what was done `so_far`."""
     name = f"{document['archive']}-{document['host']}"
     kept = [folder / f"{name}.json", folder / f"{name}.txt"]
     try:
@@ -145,7 +145,7 @@ def keep(world: World, folder: Path, document: Mapping[str, Any]) -> list[Path]:
         kept[0].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         kept[1].write_text(receipt.page(document), encoding="utf-8")
     except OSError as fault:
-        raise CommandError(f"{folder}: {fault.strerror}; nothing was stopped", "--receipts ELSEWHERE") from None
+        raise CommandError(f"{folder}: {fault.strerror}; {so_far}", "--receipts ELSEWHERE") from None
     for each in kept:
         world.note(f"wrote {each}")
     return kept

@@ -131,7 +131,7 @@ def page(document: Mapping[str, Any]) -> str:
             "",
             f"{total['before']} before + {total['came']} came = {total['consumed']} consumed + {total['moved']} moved "
             f"+ {total['left']} left; {total['arrived']} arrived",
-            "It balances." if not document["differences"] else "IT DOES NOT BALANCE:",
+            _verdict(document),
             *(f"  {one}" for one in document["differences"]),
             *(
                 f"Not confirmed: {row['unconfirmed']} of queue {row['queue']} were taken by a node that was forgotten "
@@ -149,6 +149,12 @@ def page(document: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _verdict(document: Mapping[str, Any]) -> str:
+    if void := document.get("void"):
+        return f"IT IS VOID: messages came after it was made, or may have: {void}"
+    return "It balances." if not document["differences"] else "IT DOES NOT BALANCE:"
 
 
 def _cell(value: Any) -> str:

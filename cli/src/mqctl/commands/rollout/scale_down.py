@@ -302,6 +302,8 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
         if not late:
             return document
         world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
+        void = document | {"void": "; ".join(late)}
+        keep(world, world.cwd / options.receipts, void, f"the brokers of {leaver.host.name} run again, and drain on")
         document = None
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
 
@@ -392,6 +394,9 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
             "mqctl rollout, to have them drain; mqctl cluster forget, if they are to be given up",
         )
     require_balance(leaver, document)
+    # The run that stopped them may have been at another control node.
+    so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
+    keep(world, world.cwd / options.receipts, document, so_far)
     world.note(f"{leaver.host.name} was drained at {document['at']}: going on from there")
     return document
 
