@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.scaledown.leaving_host import Leaver, receipt_of
-from mqctl.scaledown.receipt import differences, page, rows_of, unaccounted
+from mqctl.scaledown.receipt import differences, page, rows_of, shown, unaccounted
 from mqctl.world import real_world
 
 
@@ -44,8 +44,8 @@ def test_a_receipt_balances_where_every_message_is_accounted_for() -> None:
 def test_what_does_not_balance_is_named(changes: dict[str, Any], said: str) -> None:
     found = differences(receipt(row(**changes)))
     assert any(said in each for each in found), found
-    (shown,) = rows_of("mq3", "default", "mq1", receipt(row(**changes)), is_forced=False)
-    assert shown["balances"] is False
+    (told,) = rows_of("mq3", "default", "mq1", receipt(row(**changes)), is_forced=False)
+    assert told["balances"] is False
 
 
 def heir(node: str | None, moved: int) -> dict[str, Any]:
@@ -55,11 +55,11 @@ def heir(node: str | None, moved: int) -> dict[str, Any]:
 def test_two_that_took_it_are_named_and_what_one_did_not_confirm_is_told() -> None:
     took = row(unconfirmed=5, arrived=7, heirs=[heir("mq1", 5), heir("mq2", 7), heir("mq4", 0)])
     assert differences(receipt(took)) == []
-    (shown,) = rows_of("mq3", "default", "mq2", receipt(took), is_forced=False)
-    assert (shown["to"], shown["balances"], shown["unconfirmed"]) == ("mq1, mq2", True, 5)
+    (told,) = rows_of("mq3", "default", "mq2", receipt(took), is_forced=False)
+    assert (told["to"], told["balances"], told["unconfirmed"]) == ("mq1, mq2", True, 5)
     assert differences(receipt({**took, "arrived": 12})) == ["queue orders: 7 moved and 12 arrived"]
-    (shown,) = rows_of("mq3", "default", "mq2", receipt(row(heirs=[heir(None, 12)])), is_forced=False)
-    assert shown["to"] == "id-of-it"
+    (told,) = rows_of("mq3", "default", "mq2", receipt(row(heirs=[heir(None, 12)])), is_forced=False)
+    assert told["to"] == "id-of-it"
 
 
 def test_the_brokers_own_word_counts_too() -> None:
@@ -124,6 +124,31 @@ def test_the_page_says_it_in_words() -> None:
     assert "IT DOES NOT BALANCE:\n  queue orders: 1 too many\n" in page(
         {**document, "differences": ["queue orders: 1 too many"]}
     )
+
+
+def test_kinds_have_columns_for_people_where_there_are_any_and_others_a_line() -> None:
+    """What waits for other nodes is in no queue of clients, and so in no row."""
+    host = Host("mq3", "main", {}, {})
+    leaver = Leaver(InventoryCluster("main", (host,)), host)
+    others = [{"node_id": "id-mq2", "node": None, "before": 12, "left": 2}]
+    kinds = {"delivering": 0, "scheduled": 0, "paged": 0}
+
+    def made(own: dict[str, Any]) -> dict[str, Any]:
+        said = {"mq3": {"node": "mq1", "receipt": receipt(own, others=others)}}
+        return receipt_of(real_world(), leaver, said, ["id"], is_forced=True)
+
+    before = {"messages": 10, "delivering": 1, "scheduled": 2, "paged": 0, "large": 3}
+    document = made(row(before=before, after=kinds | {"scheduled": 4}))
+    (shown_row,) = document["rows"]
+    assert (shown_row["kinds"], shown_row["kinds_left"]["scheduled"]) == (before, 4)
+    text = page(document)
+    assert "before  of before                           came" in text
+    assert "    10  1 delivering, 2 scheduled, 3 large     5         3     12       12     0  4 scheduled  mq1" in text
+    assert "For id-mq2: 12 before, 2 left." in text
+    assert "of_left" in [one.name for one in shown(document["rows"])]
+    plain = made(row(before={"messages": 10}, after=kinds))
+    assert "of before" not in page(plain)
+    assert not [one.name for one in shown(plain["rows"]) if one.name.startswith("of_")]
 
 
 def test_queues_that_stay_are_a_difference_unless_that_was_allowed() -> None:

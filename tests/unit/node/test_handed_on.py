@@ -84,11 +84,15 @@ def test_it_goes_over_the_heir_but_for_what_the_third_one_may_have(has_them: boo
         node.start()
         of.cluster.wait(5_000)
     assert (of.waits(of.a), of.waits(of.b)) == (3, 20)
+    (owed,) = shown(of.a)["receipt"]["others"]
+    assert (owed["node_id"], owed["before"], owed["left"]) == (node_id_of("c"), 23, 3), "also after a crash"
     of.back()
     assert (of.waits(of.a), of.waits(of.b)) == (0, 0)
     assert of.kept == [each.decode() for each in bodies(28)]
     assert of.c.broker.store.arrivals.dropped_total == (3 if has_them else 0)
     assert (shown(of.a)["state"], shown(of.a)["hindrances"]) == ("moved", [])
+    (owed,) = shown(of.a)["receipt"]["others"]
+    assert (owed["before"], owed["left"]) == (23, 0)
 
 
 def test_where_nothing_is_unanswered_it_hinders_nothing() -> None:

@@ -422,7 +422,8 @@ def test_what_is_scheduled_goes_at_once_and_comes_due_there() -> None:
     begin(a, cluster)
     said = moved(a, cluster)
     assert (said["left"], said["moved"], said["receipt"]["balances"]) == (0, 7, True)
-    assert said["receipt"]["queues"][0]["before"]["scheduled"] == 2
+    (row,) = said["receipt"]["queues"]
+    assert (row["before"]["scheduled"], row["after"]) == (2, {"delivering": 0, "scheduled": 0, "paged": 0})
     assert b.broker.store.queues["orders"].scheduled_count == 2
     for node in (a, b):
         node.crash()

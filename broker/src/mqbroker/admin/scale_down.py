@@ -257,7 +257,23 @@ def _receipt(broker: Broker) -> dict[str, Any]:
     tallies = sorted(broker.store.remotes.scale_down.tallies.values(), key=lambda each: each.name)
     rows = [_receipt_row(broker, tally) for tally in tallies]
     difference = list(differences(broker))
-    return {"balances": not difference, "difference": difference, "queues": rows}
+    return {"balances": not difference, "difference": difference, "queues": rows, "others": _owed_rows(broker)}
+
+
+def _owed_rows(broker: Broker) -> list[dict[str, Any]]:
+    """What waited here to be sent to other nodes when this one began to leave, and what does now."""
+    record = broker.store.remotes.scale_down
+    owed = record.owed()
+    return [
+        {"node_id": node_id, "node": _name_of(broker, node_id), "before": record.owed_before.get(node_id, 0),
+         "left": owed.get(node_id, 0)}
+        for node_id in sorted({*record.owed_before, *owed})
+    ]  # fmt: skip
+
+
+def _name_of(broker: Broker, node_id: str) -> str | None:
+    members = (connection.topology.get(node_id) for connection in broker.cluster.connections.values())
+    return next((member.name for member in members if member is not None), None)
 
 
 def _receipt_row(broker: Broker, tally: QueueTally) -> dict[str, Any]:
@@ -268,13 +284,20 @@ def _receipt_row(broker: Broker, tally: QueueTally) -> dict[str, Any]:
     return {
         "queue": tally.name, "address": tally.address, "before": dict(tally.before), "came": tally.came,
         "consumed": tally.consumed, "moved": tally.went_count, "paused": queue is not None and queue.is_paused,
-        "left": 0 if queue is None else broker.store.remotes.scale_down.left_in(queue),
+        "left": 0 if queue is None else broker.store.remotes.scale_down.left_in(queue), "after": _after(queue),
         "moved_digest": str(sum_of(share.went for share in confirmed)),
         "arrived": None if arrived is None else arrived.count,
         "arrived_digest": None if arrived is None else str(arrived), "not_durable": _not_durable(tally),
         "unconfirmed": sum(share.went.count for share in tally.shares if share.is_unconfirmed),
         "heirs": [_share_row(broker, tally.name, share) for share in tally.shares],
     }  # fmt: skip
+
+
+def _after(queue: Queue | None) -> dict[str, int]:
+    """Of all that is in it, durable or not, as `before` has it, but what would take a walk over all of it."""
+    if queue is None:
+        return {"delivering": 0, "scheduled": 0, "paged": 0}
+    return {"delivering": queue.delivering_count, "scheduled": queue.scheduled_count, "paged": queue.paged_count}
 
 
 def _share_row(broker: Broker, name: str, share: HeirShare) -> dict[str, Any]:

@@ -104,12 +104,13 @@ def receipt_of(
 ) -> dict[str, Any]:
     """The whole receipt, out of what each node said at the end of its drain. `ids`: theirs."""
     at = world.now()
-    rows, different, stays = [], [], []
+    rows, different, stays, others = [], [], [], []
     for node in leaver.nodes:
         answer = answers[node.name]
         own = answer.get("receipt")
         rows += receipt.rows_of(node.host, node.instance, str(answer.get("node")), own or {}, is_forced=is_forced)
         different += [f"{node.name}: {text}" for text in receipt.differences(own, is_forced=is_forced)]
+        others += [{"instance": node.instance, **one} for one in (own or {}).get("others", ())]
         kept = [one for one in answer.get("hindrances", ()) if one["kind"] == "queue"]
         stays += [{"instance": node.instance, "queue": one["name"], "why": one["why"],
                    "messages": one.get("messages")} for one in kept]  # fmt: skip
@@ -124,6 +125,7 @@ def receipt_of(
         "archive": f"scale-down-{at.strftime(STAMP)}",
         "differences": different,
         "stays": stays,
+        "others": others,  # what waited to be sent to other nodes
         "rows": rows,
     }
 

@@ -22,17 +22,26 @@ COLUMNS: Final = (
     Column("instance"),
     Column("queue"),
     Column("before", is_number=True),
+    Column("of_before"),
     Column("came", is_number=True),
     Column("consumed", is_number=True),
     Column("moved", is_number=True),
     Column("arrived", is_number=True),
     Column("left", is_number=True),
+    Column("of_left"),
     Column("to"),
     Column("address", wide_only=True),
     Column("moved_digest", wide_only=True),
     Column("arrived_digest", wide_only=True),
     Column("balances"),
 )
+
+KINDS: Final = ("delivering", "scheduled", "paged", "large")  # of what was there, and of what is left but for the last
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The columns for people: kinds where there is anything of a kind."""
+    return [one for one in COLUMNS if not one.name.startswith("of_") or any(row.get(one.name) for row in rows)]
 
 
 def differences(receipt: Mapping[str, Any] | None, *, is_forced: bool = False) -> list[str]:
@@ -80,10 +89,17 @@ def rows_of(host: str, instance: str, to: str, receipt: Mapping[str, Any], *, is
             "heirs": [{name: one.get(name) for name in HEIR} for one in row.get("heirs", ())],
             "before": row["before"]["messages"],
             "kinds": dict(row["before"]),
+            "of_before": _kinds(row["before"]),
+            "kinds_left": dict(row.get("after", {})),
+            "of_left": _kinds(row.get("after", {})),
             "balances": not _of_queue(row, is_forced=is_forced),
         }
         for row in receipt.get("queues", ())
     ]
+
+
+def _kinds(counts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts.get(kind))
 
 
 def _targets(row: Mapping[str, Any], to: str) -> str:
@@ -108,8 +124,8 @@ def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any]
 def page(document: Mapping[str, Any]) -> str:
     """The receipt for people, as a page of text."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
-    names = [one.name for one in COLUMNS if not one.wide_only and one.name not in ("host", "instance")]
-    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    names = [one.name for one in shown(rows) if not one.wide_only and one.name not in ("host", "instance")]
+    cells = [[name.replace("_", " ") for name in names], *([_cell(row.get(name)) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     is_number = {one.name for one in COLUMNS if one.is_number}
     lines = [
@@ -119,6 +135,7 @@ def page(document: Mapping[str, Any]) -> str:
         ).rstrip()
         for row in cells
     ]
+    others: Sequence[Mapping[str, Any]] = document.get("others", ())
     total = {
         name: sum(row[name] or 0 for row in rows) for name in ("before", "came", "consumed", "moved", "arrived", "left")
     }
@@ -139,6 +156,7 @@ def page(document: Mapping[str, Any]) -> str:
                 for row in rows
                 if row.get("unconfirmed")
             ),
+            *(f"For {one['node'] or one['node_id']}: {one['before']} before, {one['left']} left." for one in others),
             *([f"May come twice: {document['unanswered']}"] if document.get("unanswered") else []),
             *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
             *told_of(document["host"], rows, ()),

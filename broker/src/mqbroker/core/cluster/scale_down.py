@@ -39,6 +39,7 @@ NAME: Final = INTERNAL_PREFIX + "scale-down"
 TALLY_PREFIX: Final = INTERNAL_PREFIX + "scale-down-tally."
 NUMBER: Final = 1  # of the one id that stands under each name
 HEIRS_MAX: Final = 100  # before the one of now, of which it is known that they were
+OWED_MAX: Final = 500  # nodes of which it is known how much waited for them
 
 
 class ScaleDown(MessageObserver, QueueObserver):
@@ -57,6 +58,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.pending: dict[Queue, None] = {}
         self.changed: dict[str, QueueTally] = {}  # since the last append
         self.number_max = 0  # in the names of links of its queues
+        self.owed_before: dict[str, int] = {}  # node -> messages that waited here to be sent to it when this began
         self.past: list[tuple[str, str]] = []  # heirs before this one, by connection and node; what it has come to
         self.held = HeldBack(store)  # what they may have, and that waits for their answers
         self._kept: dict[tuple[str, str, int], IdRanges] = {}  # of that, as recovery found it
@@ -73,8 +75,17 @@ class ScaleDown(MessageObserver, QueueObserver):
         LOOK.has_touched = True
         self.target, self.connection, self.is_forced, self.is_at_stop = target, connection, is_forced, is_at_stop
         self.since_ms = self._store.at.wall_ms
+        self.owed_before = dict(list(self.owed().items())[:OWED_MAX])
         self._observes(self, True)
         self._say()
+
+    def owed(self) -> dict[str, int]:
+        """Node -> messages that wait here to be sent to it, where any do."""
+        owed: dict[str, int] = {}
+        for queue in self._store.queues.values():
+            if queue.kind.is_forwarding and queue.message_count:
+                owed[queue.kind.owner] = owed.get(queue.kind.owner, 0) + queue.message_count
+        return owed
 
     def force(self) -> None:
         """What cannot move may stay from now on, as where that was said when it began."""
@@ -170,6 +181,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.tallies, self.pending, self.changed = {}, {}, {}
         self.number_max = 0
         self.past = []
+        self.owed_before = {}
 
     def _say(self) -> None:
         said: dict[str, Any] = {
@@ -179,6 +191,8 @@ class ScaleDown(MessageObserver, QueueObserver):
         }  # fmt: skip
         if self.past:
             said["past"] = self.past
+        if self.owed_before:
+            said["owed_before"] = self.owed_before
         self._store.journal.duplicates.add(NAME, NUMBER, as_json(said).encode(), NUMBER)
 
     def load(self, recovered: Recovered) -> None:
@@ -193,8 +207,9 @@ class ScaleDown(MessageObserver, QueueObserver):
             self.since_ms = int(said["since_ms"])
             self.is_forced, self.is_ending = bool(said["is_forced"]), bool(said["is_ending"])
             self.is_at_stop = bool(said.get("is_at_stop", False))  # earlier releases do not say it
+            self.owed_before = {str(node): int(count) for node, count in said.get("owed_before", {}).items()}
             self.past = [(str(connection), str(target)) for connection, target in said.get("past", ())]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unreadable("where this node's messages go", str(error)) from error
         for name, ids in recovered.duplicates.items():
             if name.startswith(TALLY_PREFIX) and ids:

@@ -18,7 +18,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.operation import OperationScope, code_of, holding, is_held_by, numbers, require_free
-from mqctl.output import Column, Format, Rows, counted, write
+from mqctl.output import Column, Format, OutputShape, Rows, counted, write
 from mqctl.playbook.rollout import untouched
 from mqctl.scaledown import archive, forgetting, inventory_files, receipt
 from mqctl.scaledown.cancellation import TakeBack, take_back
@@ -433,7 +433,8 @@ def _tell(
         extra.setdefault("hosts", []).append({**own, **change})
     rows = [row for _, document in ended for row in document["rows"]]
     said = extra["hosts"][0] if len(ended) == 1 else extra
-    write(Rows(receipt.SCHEMA, receipt.COLUMNS, rows, said), options.shape, world.data)
+    columns = receipt.shown(rows) if options.shape == OutputShape() else receipt.COLUMNS
+    write(Rows(receipt.SCHEMA, columns, rows, said), options.shape, world.data)
     return max(code for code, _ in ended)
 
 
