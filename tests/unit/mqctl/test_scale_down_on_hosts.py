@@ -22,7 +22,7 @@ from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import BROKER, Node
 from mqctl.operation import HeldCluster
 from mqctl.output import data_console
-from mqctl.scaledown import archive, drain_start, inventory_files, leaving_host
+from mqctl.scaledown import archive, drain_start, forgetting, inventory_files, leaving_host, receipt
 from mqctl.scaledown.cancellation import TakeBack, take_back
 from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.leaving_host import Leaver
@@ -219,7 +219,11 @@ def said(world: World) -> str:
 
 
 def drains_until_it_is_taken_back() -> None:
-    says("mq3", **{"scale-down-show": drain(state="moving", node="mq1", node_id="id-mq1")})
+    drains_to_mq1(state="moving")
+
+
+def drains_to_mq1(**changes: Any) -> None:
+    says("mq3", **{"scale-down-show": drain(node="mq1", node_id="id-mq1", **changes)})
 
 
 def waits_for_an_answer(name: str) -> None:
@@ -233,10 +237,11 @@ def waits_for_an_answer(name: str) -> None:
 def test_whoever_waits_for_an_answer_when_all_is_stopped_has_it_run_again(world: World, leaving: Leaver) -> None:
     made("default")
     waits_for_an_answer("mq1")
-    (late,) = leaving_host.stop(world, leaving, document())
-    assert late.startswith("mq1 waits for the answer to 1 message that it sent to mq3")
+    late, (waiting,) = leaving_host.stop(world, leaving, document())
+    assert late == []
+    assert waiting.startswith("mq1 waits for the answer to 1 message that it sent to mq3")
     assert done("systemctl")[-1] == "start mqbroker@default.service"
-    assert leaving_host.stop(world, leaving, document(), may_come_twice=True) == []
+    assert leaving_host.stop(world, leaving, document(), may_come_twice=True) == ([], [waiting])
     assert done("systemctl")[-1] == "stop mqbroker@default.service"
     assert said(world).endswith("to which its link is up: these may come twice\n")
 
@@ -264,6 +269,27 @@ def test_force_gives_up_what_somebody_waits_for_only_where_that_was_told(
         text = voided.read_text()
         assert "IT IS VOID: messages came after it was made, or may have: mq1 waits" in text
         assert "It balances." not in text
+
+
+@pytest.mark.slow
+def test_messages_that_came_have_nobody_given_up_who_was_not_told_of(
+    world: World, leaving: Leaver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody waits before a stop, and somebody does after the second; who is given up is in the receipts."""
+    made("default")
+    waits_for_an_answer("mq1")
+    drains_to_mq1(state="moved", receipt={"balances": True, "difference": [], "queues": []})
+    came = iter([["queue orders: 1 messages, 0 by the receipt"]])
+    monkeypatch.setattr(receipt, "unaccounted", lambda *_: next(came, []))
+    monkeypatch.setattr(forgetting, "wait_for_answers", lambda *_: None)
+    ended = scale_down._stopped(
+        world, scale_down.Options(hosts=["mq3"], force=True), replace(leaving, is_forced=True), document()
+    )
+    acts = [line.partition(" ")[0] for line in done("systemctl") if not line.startswith("show")]
+    assert acts == ["stop", "start", "stop", "start", "stop"]
+    assert ended["unanswered"].startswith("mq1 waits for the answer to 1 message")
+    assert archive.kept_receipt(world, leaving.host) == ended
+    assert json.loads((tmp_path / "receipts" / f"{ended['archive']}-mq3.json").read_text()) == ended
 
 
 def test_only_by_force_a_host_leaves_that_somebody_waits_for(world: World, leaving: Leaver) -> None:
@@ -327,7 +353,7 @@ def test_data_of_an_instance_that_the_inventory_does_not_name_keeps_the_host(wor
 def test_whoever_was_killed_when_the_data_was_away_and_the_unit_was_not_goes_on(world: World, leaving: Leaver) -> None:
     made(".archive", NAME, "default")
     (HostShell.root / "mq3" / "unit").write_text("inactive\n")
-    assert leaving_host.stop(world, leaving, document()) == []
+    assert leaving_host.stop(world, leaving, document()) == ([], [])
     assert done("systemctl") == []
 
 
@@ -341,7 +367,7 @@ def test_data_that_somebody_began_anew_is_looked_into(world: World, leaving: Lea
     made(".archive", NAME, "default")
     made("default", node_id="new")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
-    assert leaving_host.stop(world, leaving, document()) == ["mq3: queue orders: 1 messages, 0 by the receipt"]
+    assert leaving_host.stop(world, leaving, document()) == (["mq3: queue orders: 1 messages, 0 by the receipt"], [])
 
 
 def test_who_goes_on_elsewhere_when_all_is_stopped_has_the_receipt_there_too(
@@ -379,7 +405,7 @@ def test_a_receipt_of_a_scale_down_that_is_taken_back_says_nothing_later(world: 
 def test_a_receipt_that_messages_came_after_says_nothing_later(world: World, leaving: Leaver) -> None:
     made("default")
     says("mq3", journal=[{"name": "orders", "messages": 1}])
-    assert leaving_host.stop(world, leaving, document()) != []
+    assert leaving_host.stop(world, leaving, document()) != ([], [])
     assert archive.kept_receipt(world, leaving.host) is None
 
 

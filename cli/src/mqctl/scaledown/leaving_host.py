@@ -163,11 +163,13 @@ def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
         )
 
 
-def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, may_come_twice: bool = False) -> list[str]:
+def stop(
+    world: World, leaver: Leaver, document: Mapping[str, Any], *, may_come_twice: bool = False
+) -> tuple[list[str], list[str]]:
     """Stop the brokers of the host; the receipt is there before. What their journals hold that the receipt does not
-    say: messages that came after it was made; or who waits for their answers by now, since what was sent to them may
-    have come and moved on. Then they run again, and drain on by themselves. `may_come_twice`: whoever waits is only
-    told of.
+    say, which came after it was made; and who waits for their answers by now, since what was sent to them may have come
+    and moved on. Where there is anything they run again, and drain on by themselves. `may_come_twice`: whoever waits is
+    only told of.
     """
     archive.require_own(world, leaver.host)
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
@@ -184,12 +186,10 @@ def stop(world: World, leaver: Leaver, document: Mapping[str, Any], *, may_come_
     waiting = forgetting.still_unanswered(world, leaver.others, document["node_ids"]) if nodes and not late else []
     if waiting and may_come_twice:
         world.note(f"warning: {'; '.join(waiting)}: these may come twice")
-    else:
-        late += waiting
-    if late:
+    if late or (waiting and not may_come_twice):
         _systemctl(world, leaver, "start", nodes)
         archive.void_receipts(world, leaver.host)  # not before: with it the next run finds its way from here
-    return late
+    return late, waiting
 
 
 def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node]) -> None:

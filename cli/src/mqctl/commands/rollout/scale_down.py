@@ -291,21 +291,38 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
     been said for something else, gives up what somebody waits for where that was told before; else it drains on once.
     """
     late: list[str] = []
-    for number in range(STOPS_MAX):
+    is_told = False  # that somebody waits; messages that came say nothing of that
+    for _ in range(STOPS_MAX):
         document = document or _drained(world, options, leaver)
-        may_come_twice = options.force and (bool(document.get("unanswered")) or number > 0)
+        is_told = is_told or bool(document.get("unanswered"))
+        may_come_twice = options.force and is_told
         try:
-            late = stop(world, leaver, document, may_come_twice=may_come_twice)
+            messages, waiting = stop(world, leaver, document, may_come_twice=may_come_twice)
         except KeyboardInterrupt:
             world.note(f"interrupted: brokers of {leaver.host.name} may be stopped; {leaver.again} goes on")
             raise
+        late = messages + ([] if may_come_twice else waiting)
         if not late:
-            return document
+            return _that_names(world, options, leaver, document, waiting)
+        is_told = is_told or bool(waiting)
         world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
         void = document | {"void": "; ".join(late)}
         keep(world, world.cwd / options.receipts, void, f"the brokers of {leaver.host.name} run again, and drain on")
         document = None
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
+
+
+def _that_names(
+    world: World, options: Options, leaver: Leaver, document: dict[str, Any], waiting: Sequence[str]
+) -> dict[str, Any]:
+    """The receipt with who waited when all was stopped and is given up, on the host and in its folder as well."""
+    if not waiting or document.get("unanswered") == "; ".join(waiting):
+        return document
+    document = document | {"unanswered": "; ".join(waiting)}
+    archive.put_receipt(world, leaver.host, document["archive"], document)
+    so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
+    keep(world, world.cwd / options.receipts, document, so_far)
+    return document
 
 
 def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> bool:
