@@ -24,7 +24,7 @@ from mqctl.operation import HeldCluster
 from mqctl.output import data_console
 from mqctl.scaledown import archive, drain_start, forgetting, inventory_files, leaving_host, receipt
 from mqctl.scaledown.cancellation import TakeBack, take_back
-from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.cluster_look import NodeLook, look_at
 from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.plan import DrainPlan, extent_of, seconds_of
 from mqctl.ssh.local import LocalShell, LocalStream
@@ -592,6 +592,26 @@ def test_what_cannot_move_may_stay_by_force_that_is_said_later(world: World, lea
     drain_start.begin(world, by_force, plan, HeldCluster({}, []))
     assert done("asked").count("scale-down") == 1
     assert done("arguments")[-1:] == ['{"node": "id-mq2", "force": true}']
+
+
+def test_a_broker_that_takes_no_force_later_is_followed(world: World, leaving: Leaver) -> None:
+    """One of an earlier release, whose heir is away; what is empty, or says no heir, is not asked."""
+    made("default")
+    says("mq3", refuses=["default"], refusal={"description": "no link to mq2"})
+    by_force = replace(leaving, is_forced=True)
+
+    def asks(**drains: Any) -> int:
+        says("mq3", **{"scale-down-show": drain(**drains)})
+        before, operation = done("asked").count("scale-down"), HeldCluster({}, [])
+        plan = drain_start.by_force(by_force, look_at(world, leaving.nodes))
+        drain_start.begin(world, by_force, plan, operation)
+        assert not operation.stays
+        return done("asked").count("scale-down") - before
+
+    assert asks(state="failed", node_id="id-mq2") == 1
+    assert "no link to mq2 (); an earlier release takes force only where a drain begins" in said(world)
+    assert asks(state="moved", node_id="id-mq2") == 0
+    assert asks(state="failed") == 0
 
 
 def test_what_hinders_there_keeps_a_scale_down_from_going_on_to_another_node(world: World, leaving: Leaver) -> None:
