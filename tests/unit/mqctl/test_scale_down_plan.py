@@ -50,6 +50,28 @@ def test_the_node_with_the_most_links_and_then_the_most_room_is_chosen() -> None
     assert target_of(leaving, [look("mq1", free_disk_bytes=500), look("mq2")]).name == "mq2"
 
 
+def test_a_node_of_an_earlier_release_is_chosen_only_where_there_is_no_other() -> None:
+    def of_release(host: str, version: str, formats: list[int], **status: Any) -> NodeLook:
+        own = [{"node_id": node_id_of(host), "is_self": True, "journal_formats": formats}]
+        topology = {"links": [link(each) for each in HOSTS if each != host], "members": own}
+        return look(host, topology=topology, status={"version": version, **status})
+
+    leaving, fuller = of_release("mq3", "1.2.0", [1, 2]), of_release("mq2", "1.2.0", [1, 2], held_bytes=1000)
+    reads_less, earlier = of_release("mq1", "1.2.0", [1]), of_release("mq1", "1.1.0", [1, 2])
+    for one in (reads_less, earlier):
+        assert target_of(leaving, [one, fuller]).name == "mq2"
+        assert target_of(leaving, [one, fuller], "mq1").name == "mq1"
+        assert target_of(leaving, [one]).name == "mq1"
+    newer, reads_more = of_release("mq1", "1.3.0", [1]), of_release("mq2", "1.1.0", [1, 2])
+    assert target_of(leaving, [newer, reads_more]).name == "mq2", "what it does not read is refused"
+
+
+def test_of_a_target_that_says_no_version_nothing_is_said_of_its_release() -> None:
+    leaving = look("mq3", status={"version": "1.2.0"})
+    assert plan_of([leaving], [look("mq1")]).warnings == []
+    assert len(plan_of([leaving], [look("mq1", status={"version": "1.1.0"})]).warnings) == 1
+
+
 def test_the_node_that_is_meant_is_taken_whatever_room_others_have() -> None:
     fuller = look("mq1", status={"held_bytes": 1000})
     assert target_of(look("mq3"), [fuller, look("mq2")], "mq1").name == "mq1"

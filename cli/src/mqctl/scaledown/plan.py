@@ -85,7 +85,8 @@ def plan_of(
 
 
 def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") -> NodeLook:
-    """The node that is meant, or that with the most links that stand and then the most room. Raises CommandError."""
+    """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand, and
+    then the most room. Raises CommandError."""
     if not survivors:
         raise CommandError(
             f"{leaving.name} is the last node of the cluster: nobody could take its messages; nothing was changed",
@@ -99,7 +100,12 @@ def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") ->
     if not able:
         told = "; ".join(reasons.values())
         raise CommandError(f"nobody can take the messages of {leaving.name}: {told}", "mqctl topology")
-    return max(able, key=lambda one: (_is_of_its_group(leaving, one), _links_up(one), _free_bytes(one)))
+
+    def worth(one: NodeLook) -> tuple[int, ...]:
+        reads_it, is_as_late = one.journal_format >= leaving.journal_format, one.release >= leaving.release
+        return _is_of_its_group(leaving, one), reads_it, is_as_late, _links_up(one), _free_bytes(one)
+
+    return max(able, key=worth)
 
 
 def unfit(leaving: NodeLook, target: NodeLook) -> str:
@@ -182,7 +188,7 @@ def _releases(plan: DrainPlan) -> list[str]:
         f"{target.name} has release {target.version}, and {one.name} {one.version}: what the earlier one does not know "
         "is named when it is to move"
         for one, target in both
-        if target.release < one.release
+        if target.version and target.release < one.release  # who says none is no earlier one for that
     ]
 
 
