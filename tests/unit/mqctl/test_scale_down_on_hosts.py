@@ -638,6 +638,18 @@ def test_who_goes_on_is_told_to_say_by_force_again(leaving: Leaver) -> None:
     assert raised.value.attempt == "mqctl scale-down mq3 --resume --force, or --cancel"
 
 
+def test_ways_out_are_such_as_go_while_the_cluster_is_held(world: World, leaving: Leaver) -> None:
+    member = {"node": "mq3", "node_id": "id-mq3"}
+    says("mq1", topology={"members": [member], "links": [], "inbound": []})
+    (HostShell.root / "mq3" / "unit").write_text("inactive\n")
+    with pytest.raises(CommandError) as left:
+        forgetting.require_forgotten(world, leaving.others, ["id-mq3"])
+    assert "cluster forget --force" in left.value.attempt
+    with pytest.raises(CommandError) as lost:
+        scale_down._resumed(world, scale_down.Options(hosts=["mq3"], resume=True), leaving)
+    assert lost.value.attempt.startswith("mqctl operation release, where this holds the cluster; then mqctl rollout")
+
+
 def test_who_is_silent_is_named_with_what_it_has_to_forget(world: World, leaving: Leaver) -> None:
     silent = NodeLook(leaving.others[0], fault="mq1: it is away")
     assert scale_down._that_answer(world, [silent], ["id-mq3"]) == []

@@ -82,7 +82,7 @@ def require_forgotten(world: World, nodes: Sequence[Node], ids: Collection[str])
         ]
         return said + [f"{node.name} is linked from {one}" for one in topology["inbound"] if one in ids]
 
-    _until_nothing(world, nodes, left, "mqctl topology, mqctl cluster forget")
+    _until_nothing(world, nodes, left, "mqctl topology, mqctl cluster forget --force")
 
 
 def _until_nothing(world: World, nodes: Sequence[Node], lacks: Lacks, attempt: str) -> None:

@@ -53,7 +53,8 @@ class Options(ReaderOptions, InventoryOptions):
     to: Annotated[
         str,
         typer.Option(
-            help="With --move: the node that takes them. [default: that with the most links up, then most room]"
+            help="With --move: the node that takes them. "
+            "[default: of its group and release that with the most links up, then most room]"
         ),
     ] = ""
     wait: Annotated[bool, typer.Option("--wait", help="Until no client is left there, and with --move no message.")] = (

@@ -70,7 +70,10 @@ class Options(ReaderOptions, InventoryOptions):
     ]
     to: Annotated[
         str,
-        typer.Option(help="The node that takes its messages. [default: that with the most links up, then most room]"),
+        typer.Option(
+            help="The node that takes its messages. "
+            "[default: of its group and release that with the most links up, then most room]"
+        ),
     ] = ""
     check: Annotated[bool, typer.Option("--check", help="Change nothing; show what would move, and what hinders.")] = (
         False
@@ -112,7 +115,7 @@ def run(world: World, options: Options) -> int:
 
     Where the node that takes the messages falls out, the next one does after a minute (`[scale-down] heir-timeout`), or
     the one that `--resume --to` names. What the first one may have without an answer waits for it, until it is back or
-    forgotten (`mqctl cluster forget`).
+    forgotten (`mqctl cluster forget --force`: this holds the cluster).
 
     Ctrl-C, and a control node that is lost, leave the brokers at what they do: `--show` says how far it is, `--resume`
     goes on from there, `--cancel` has the host serve what it still has; of several hosts, those that have not left.
@@ -408,7 +411,8 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
         raise CommandError(
             f"{leaver.host.name}: its brokers are {', '.join(sorted(set(states)))}, and there is no receipt of a "
             "scale-down of them: nobody knows whether they have left anything",
-            "mqctl rollout, to have them drain; mqctl cluster forget, if they are to be given up",
+            "mqctl operation release, where this holds the cluster; then mqctl rollout, to have them drain, or mqctl "
+            "cluster forget, if they are to be given up",
         )
     require_balance(leaver, document)
     # The run that stopped them may have been at another control node.
