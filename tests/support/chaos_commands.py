@@ -156,7 +156,7 @@ STEPS = (
     ),
     Step("rollout", "ends", "Note that it has all of it]", "mq3"),
     Step("scale-down", "plan", "follow by: mqctl rollout", LEAVER),
-    Step("scale-down", "moving", f"{LEAVER} -> {HEIR}: moving", LEAVER),
+    Step("scale-down", "moving", f"{LEAVER} -> {HEIR}: moving", LEAVER, is_of_day=True),
     Step("scale-down", "moving at the heir", f"{LEAVER} -> {HEIR}: moving", HEIR),
     Step("scale-down", "moved", "wrote receipts/", LEAVER),
     Step("scale-down", "removing", f"{LEAVER}: changed: uninstall: ", LEAVER, has_broker=False),
