@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from mqctl import operation
 from mqctl.commands.look import support_bundle
-from mqctl.commands.look.support_bundle import ASKED, Options, _write
+from mqctl.commands.look.support_bundle import ASKED, Options, _cleaned, _write
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
@@ -78,9 +78,10 @@ class LoggingHost(ServingHost):
         return super().run_plain(command, stdin, timeout_s)
 
 
-@pytest.fixture
-def bundled(serving_world: World) -> dict[str, str]:
-    """The bundle of a broker that runs and says too much, of one that has failed, and of one that starts."""
+@pytest.fixture(params=[""])
+def bundled(serving_world: World, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The bundle of a broker that runs and says too much, of one that has failed, and of one that starts, and which
+    operation holds their hosts."""
     world = replace(serving_world, connector=LocalHosts(LoggingHost))
     inventory = world.cwd / "inventory.yml"
     inventory.write_text(inventory.read_text().replace("  hosts:", "    ansible_become_password: 2024\n  hosts:"))
@@ -90,7 +91,8 @@ def bundled(serving_world: World) -> dict[str, str]:
     for name in ("mq2", "mq3"):
         (world.cwd / name / "bin/mqbroker").write_text(STOPPED)
     cluster = InventoryCluster("main", tuple(Host(name, "main", VARIABLES, {}) for name in NAMES))
-    operation.begin(world, cluster, "mqctl rollout")
+    if request.param:
+        operation.begin(world, cluster, request.param)
     assert support_bundle.run(world, Options(file=Path("bundle.tar.gz"))) == Exit.DEGRADED
     with tarfile.open(world.cwd / "bundle.tar.gz") as archive:
         members = {one.name.removeprefix("support-bundle/"): archive.extractfile(one) for one in archive}
@@ -118,8 +120,18 @@ def test_it_has_what_can_be_had_of_each_journal_without_a_lock_that_is_in_the_wa
 
 
 @pytest.mark.slow
-def test_it_says_which_operation_holds_each_host(bundled: dict[str, str]) -> None:
+@pytest.mark.parametrize("bundled", ["mqctl rollout"], indirect=True)
+def test_it_says_which_operation_holds_each_host_and_locks_no_journal_there(bundled: dict[str, str]) -> None:
     for name in NAMES:
         note = json.loads(bundled[f"{name}/operation.json"])
         assert (note["number"], note["is_held"], note["what"]) == (1, True, "mqctl rollout")
         assert "token" not in note
+    assert json.loads(bundled["mq1/default/journal-info.json"]) == FIGURES
+    assert "mq2/default/journal-info.json" not in bundled
+    assert "mq2: its host is held by mqctl rollout, so its journal" in bundled["mq2/default/missing.txt"]
+
+
+def test_nothing_falls_out_of_it_where_names_become_the_same() -> None:
+    said = {"first": 1, "second": 2, f"{HIDDEN} (2)": 3, "other": 4}
+    cleaned = _cleaned(said, lambda text: HIDDEN if text in ("first", "second") else text)
+    assert cleaned == {HIDDEN: 1, f"{HIDDEN} (2)": 2, f"{HIDDEN} (2) (2)": 3, "other": 4}

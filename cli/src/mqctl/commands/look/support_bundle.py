@@ -7,9 +7,10 @@ import json
 import os
 import platform
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,7 +24,6 @@ from mqctl.dev import log as dev_log
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.inventory import Host
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Rows, write
 from mqctl.playbook.redact import Redactor
@@ -58,8 +58,8 @@ class Options(AskOptions):
 def run(world: World, options: Options) -> int:
     """Collect what helps to understand a cluster: state, options, metrics, topology, events, journals, logs, versions.
 
-    Of a broker that does not run it has what `mqctl journal info` says; that one cannot start while its journal is
-    read.
+    Of a broker that does not run it has what `mqctl journal info` says, but where an operation holds its host: that
+    one cannot start while its journal is read.
 
     No messages, passwords or keys are in it, and secrets of the inventory are taken out wherever they stand; names of
     hosts, users, addresses and clients are in it, and the selectors of subscriptions. Exit code 3 if a node is missing
@@ -68,10 +68,15 @@ def run(world: World, options: Options) -> int:
     nodes, cluster = nodes_and_cluster(world, options)
     hosts = cluster.hosts if cluster else ()
     rows = Rows("mqctl.support-bundle/1", (*PLACE, *COLUMNS))
-    files, faults = _operations(world, [one for one in hosts if one.name in {node.host for node in nodes}])
-    files["versions.json"] = _versions()
+    notes, faults = operation.look(world, [one for one in hosts if one.name in {node.host for node in nodes}])
+    held = {name: note["what"] for name, note in notes.items() if note and note["is_held"]}
+    files = {**_operations(notes), "versions.json": _versions()}
+
+    def collected_of(node: Node) -> tuple[BundleFiles, list[str]]:
+        return _collected(world, node, options.lines, held.get(node.host, ""))
+
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for node, collected in on_each(nodes, lambda one: _collected(world, one, options.lines), lambda _: advance(1)):
+        for node, collected in on_each(nodes, collected_of, lambda _: advance(1)):
             said, missing = ({}, [collected.what]) if isinstance(collected, CommandError) else collected
             missing += [faults[node.host]] if node.host in faults else []
             missing = list(dict.fromkeys(missing))  # a broker that answers nothing says why once for each question
@@ -88,17 +93,16 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE if all(not row["missing"] for row in rows.rows) else Exit.DEGRADED
 
 
-def _operations(world: World, hosts: Sequence[Host]) -> tuple[BundleFiles, dict[str, str]]:
-    """Which operation holds each host, or was the last one there; and host -> why it could not be asked."""
-    notes, faults = operation.look(world, hosts)
+def _operations(notes: Mapping[str, dict[str, Any] | None]) -> BundleFiles:
+    """Which operation holds each host, or was the last one there."""
     for note in notes.values():
         if note:
             del note["token"]  # by which others would come in its place
-    return {f"{name}/operation.json": note for name, note in notes.items()}, faults
+    return {f"{name}/operation.json": note for name, note in notes.items()}
 
 
-def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[str]]:
-    """BundleFiles of one node, and what could not be had."""
+def _collected(world: World, node: Node, lines: int, holder: str) -> tuple[BundleFiles, list[str]]:
+    """BundleFiles of one node, and what could not be had. `holder`: the operation that holds its host."""
     files: BundleFiles = {}
     missing: list[str] = []
     try:
@@ -111,7 +115,7 @@ def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[
     except CommandError as error:
         missing.append(error.what)
     try:
-        files[JOURNAL_INFO] = _journal_info(world, node, files.get("status.json"))
+        files[JOURNAL_INFO] = _journal_info(world, node, files.get("status.json"), holder)
     except CommandError as error:
         missing.append(error.what)
     try:
@@ -122,10 +126,12 @@ def _collected(world: World, node: Node, lines: int) -> tuple[BundleFiles, list[
     return files, missing
 
 
-def _journal_info(world: World, node: Node, status: Any) -> Any:
+def _journal_info(world: World, node: Node, status: Any, holder: str) -> Any:
     """Of a broker that answers what it says itself, of one that does not run what is found on the disk."""
     if isinstance(status, dict):
         return {name: status.get(name) for name in OF_JOURNAL}
+    if holder:  # which may start it, or read its journal, in the next moment
+        raise CommandError(f"{node.name}: its host is held by {holder}, so its journal was not read")
     state = node_state.STATES.get(node_state.unit_of(world, node, UNIT_TIME_S)) if node.access is not None else None
     if state is not None:  # systemd starts it again: it must not find its journal locked, and who runs has locked it
         raise CommandError(f"{node.name}: systemd says that its broker is {state}, so its journal was not read")
@@ -169,10 +175,19 @@ def _encoded(content: Any, redact: Callable[[str], str]) -> bytes:
 def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
     """All texts in it cleaned, names too. Not what becomes of it as JSON, which a short secret would break."""
     if isinstance(value, dict):
-        return {redact(str(name)): _cleaned(each, redact) for name, each in value.items()}
+        cleaned: dict[str, Any] = {}
+        for name, each in value.items():
+            cleaned[_free_name(redact(str(name)), cleaned)] = _cleaned(each, redact)
+        return cleaned
     if isinstance(value, list):
         return [_cleaned(each, redact) for each in value]
     return redact(value) if isinstance(value, str) else value
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """The name, with a number where another one has become the same: nothing falls out of what is cleaned."""
+    numbered = (f"{name} ({number})" for number in count(2))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _write(path: Path, files: Mapping[str, bytes]) -> None:
