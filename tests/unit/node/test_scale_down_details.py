@@ -229,6 +229,10 @@ def test_a_node_of_another_group_takes_what_one_has_only_by_force(own: str, *, i
     why = f"is of scale-down group 'west', and this node of {own!r}"
     hindrances = a.admin("scale-down", node="c", dry_run=True)["hindrances"]
     assert [row["why"] for row in hindrances if row["kind"] == "node"] == ([why] if is_named else [])
+    if is_named:
+        refused = a.ask("scale-down", node="c")
+        cluster.run()
+        assert a.replies[refused].error["description"].endswith(f"{why}; with force it begins all the same")
     begin(a, cluster)
     moved(a, cluster)
     turned = a.ask("scale-down", node="c")

@@ -65,7 +65,7 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         broker.store.decisions.wait(show_to, broker, request.id)
         return
     if hindering and not record.is_on and not is_forced:
-        raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force these stay here")
+        raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force it begins all the same")
     if not record.is_on:
         broker.scaling_down.begin(connection.options.name, node_id, is_forced=is_forced)
         broker.store.decisions.wait(show_to, broker, request.id)
