@@ -148,9 +148,11 @@ def test_what_cannot_move_is_told_of_and_is_no_success(world: World) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_move_stays_by_force_that_is_said_later(world: World) -> None:
-    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "failed"})})
+    hindrance = {"kind": "queue", "name": "orders", "why": "the target is full"}
+    says("mq3", **{"scale-down-show": drain(**EMPTY | {"state": "failed", "hindrances": [hindrance]})})
     assert drain_command.run(world, options(force=True)) == Exit.DONE
     assert done("asked").count("scale-down") == 1
+    assert "by force, where it cannot move, stays: mq3: queue orders: the target is full\n" in said(world)
     assert "mq3 is empty" in said(world)
 
 

@@ -162,6 +162,9 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
     heirs = {one.name: plan.targets[one.name].node_id for one in plan.leaving if _is_asked(plan, one)}
     forced = {one.name for one in plan.leaving if leaver.is_forced and one.state in LEAVES and one.state != MOVED}
     refused: list[str] = []
+    for one in plan.leaving:
+        for text in told(one.drain.get("hindrances", ())) if one.name in forced else ():
+            world.note(f"by force, where it cannot move, stays: {one.name}: {text}")
 
     def ask(session: AdminClient, node: Node) -> None:
         if node.name in heirs:

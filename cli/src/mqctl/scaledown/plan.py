@@ -85,8 +85,8 @@ def plan_of(
 
 
 def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") -> NodeLook:
-    """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand, and
-    then the most room. Raises CommandError."""
+    """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand,
+    and then the most room. Raises CommandError."""
     if not survivors:
         raise CommandError(
             f"{leaving.name} is the last node of the cluster: nobody could take its messages; nothing was changed",
