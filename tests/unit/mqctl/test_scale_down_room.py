@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from mqctl.admin import AdminClient
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaving_host import Leaver
 from mqctl.scaledown.plan import DrainPlan
+from mqctl.scaledown.refusals import refused
 from mqctl.scaledown.room import AddressLoad, coming_to, unpaused_at, why_it_does_not_fit
 from mqctl.world import World
 
@@ -128,6 +130,84 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
     )
     older = {leavers[0].name: [{"address": "orders", "left": 3}]}
     assert coming_to(plan, older) == {"mq1": {"orders": AddressLoad(3, 0)}}, "an earlier release does not say how large"
+
+
+class Asked:
+    """A session with the node that takes the messages: what it says of each queue, and of queues-max."""
+
+    def __init__(self, queues: dict[str, dict[str, Any]], queues_max: int = 100_000) -> None:
+        self.queues, self.queues_max = queues, queues_max
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        if operation == "queue-show":
+            return self.queues[arguments["name"]]
+        assert operation == "config-show"
+        return {"options": [{"option": "limits.queues-max", "value": self.queues_max}]}
+
+
+TERMS = {"address": "orders", "routing_type": "anycast", "durable": True, "selector": ""}
+MOVES = {"queue": "orders", "address": "orders", "routing_type": "anycast", "left": 1, "terms": TERMS}
+
+
+@pytest.mark.parametrize(
+    ("changes", "there", "said"),
+    [
+        ({}, {}, ""),
+        ({}, {"selector": "color = 'red'"}, "what that one does: selector is \"color = 'red'\" there; del"),
+        ({}, {"durable": False, "routing_type": "multicast"}, "is 'multicast' there, durable is False there; "),
+        ({"left": 0}, {"selector": "x"}, ""),  # nothing waits for it
+        ({"routing_type": "retroactive"}, {"selector": "x"}, ""),
+        ({"terms": None}, {"selector": "x"}, ""),  # an earlier release does not say it
+        ({"terms": None}, {"address": "other"}, "address is 'other' there"),
+    ],
+)  # fmt: skip
+def test_a_namesake_on_other_terms_is_named_before_clients_leave(
+    changes: dict[str, Any], there: dict[str, Any], said: str
+) -> None:
+    namesake = {"name": "orders", **TERMS, **there}
+    row = {name: value for name, value in {**MOVES, **changes}.items() if value is not None}
+    found = refused(cast(AdminClient, Asked({"orders": namesake})), replace(OTHERS[0], queues=[namesake]), [row], {})
+    assert bool(found) is bool(said)
+    assert all(text.startswith("queue orders of mq1: it is there on other terms") and said in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_refused"),
+    [
+        ({}, True), ({"routing_types": ["anycast", "multicast"]}, False), ({"configured": True}, False),
+        ({"auto_created": True}, False),
+    ],
+)  # fmt: skip
+def test_an_address_that_was_made_for_other_queues_is_named(changes: dict[str, Any], *, is_refused: bool) -> None:
+    address = {"routing_types": ["multicast"], "auto_created": False, "configured": False, **changes}
+    found = refused(cast(AdminClient, Asked({})), OTHERS[0], [MOVES], {"orders": address})
+    why = "address orders of mq1: it was made for multicast queues, and orders is anycast; make it for both there"
+    assert found == ([f"{why}, or --to another"] if is_refused else [])
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(3, True), (4, False)])
+def test_more_queues_than_there_may_be_are_named(most: int, *, is_refused: bool) -> None:
+    """An empty one is made as well, and one that is there is none more."""
+    there = [{"name": name, **TERMS} for name in ("orders", "bills")]
+    moving = [MOVES, {**MOVES, "queue": "a"}, {**MOVES, "queue": "b", "left": 0}]
+    session = cast(AdminClient, Asked({"orders": TERMS}, most))
+    found = refused(session, replace(OTHERS[0], queues=there), moving, {})
+    assert found == (
+        ["mq1 has 2 queues, 2 more come, and it takes 3 (queues-max): raise that there, or --to another"]
+        if is_refused
+        else []
+    )
+
+
+@pytest.mark.slow
+def test_nothing_begins_where_a_queue_is_refused(world: World, leaving: Leaver) -> None:
+    made("default")
+    says("mq3", **{"scale-down": drain(queues=[MOVES | {"bytes": 10}])})
+    rows = [{"setting": name, "value": value} for name, value in settings("BLOCK").items()]
+    address = {"name": "orders", "routing_types": ["multicast"], "auto_created": False, "configured": False}
+    says("mq1", addresses={"addresses": [address]}, **{"address-settings-show": {"settings": rows}})
+    with pytest.raises(CommandError, match="address orders of mq1: it was made for multicast queues"):
+        scale_down._agreed(world, scale_down.Options(hosts=["mq3"], yes=True), leaving)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.core.cluster.drains import KEPT_BY
 from mqbroker.core.cluster.id_digest import NO_IDS, IdDigest
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
@@ -44,6 +45,24 @@ def test_what_was_there_is_counted_with_what_is_paged_or_large_and_without_what_
     assert bool(before["paged"]) == (memory_bytes == 20_000)
     said = moved(a, cluster)
     assert (said["receipt"]["balances"], count_at(b)) == (True, 22)
+
+
+def test_the_plan_says_the_terms_of_queues_as_the_other_node_shows_those_of_its_own() -> None:
+    """So whoever asks both finds out what would be refused, by the words of the refusal."""
+    cluster, a, b = pair()
+    for node, selector in ((a, ""), (b, "color = 'red'")):
+        node.admin("queue-create", name="orders", selector=selector)
+    filled(a, 3, cluster)
+    (row,) = begin(a, cluster, dry_run=True)["queues"]
+    there = b.admin("queue-show", name="orders")
+    assert row["terms"].keys() <= there.keys()
+    assert len(row["terms"]) == len(KEPT_BY)
+    assert [name for name, value in row["terms"].items() if there[name] != value] == ["selector"]
+    begin(a, cluster)
+    cluster.wait(5_000)
+    (moving,) = shown(a)["queues"]
+    assert "is here on other terms" in moving["why"]
+    assert moving["why"].endswith("selector is \"color = 'red'\" here")
 
 
 def test_nothing_goes_before_it_is_on_disk_what_had_arrived_before() -> None:

@@ -77,6 +77,8 @@ def show(broker: Broker, request: AdminRequest) -> None:
         "auto_created": queue.kind.auto_created,
         "configured": queue.kind.configured,
         "moved_from": queue.kind.moved_from,
+        "container": queue.kind.container,
+        "no_local": queue.kind.no_local,
         "made_by": queue.kind.maker,
         "paused": queue.is_paused,
     }

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mqbroker.admin import drains
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
-from mqbroker.core.cluster.drains import hindrance_of
+from mqbroker.core.cluster.drains import hindrance_of, terms_of
 from mqbroker.core.cluster.id_digest import sum_of
 from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
 from mqbroker.core.queue.queue import Queue
@@ -178,12 +178,13 @@ def _plan(broker: Broker, connection: ClusterConnection, node_id: str, hindering
 
 
 def _held(broker: Broker, queue: Queue) -> dict[str, Any]:
-    """What an address has to hold, in memory, in pages and in files, and whether this one hands it out."""
+    """What an address has to hold, in memory, in pages and in files, whether this one hands it out, and what a queue of
+    the same name there has to be like."""
     is_paused = broker.store.addresses[queue.kind.address].is_paused
     large = sum(each.n for each in queue.segments() if each.run.large is not None)
     return {
         "bytes": _size_bytes(queue), "paged": queue.paged_count, "large": large,
-        "can_page": queue.kind.may_page, "address_paused": is_paused,
+        "can_page": queue.kind.may_page, "address_paused": is_paused, "terms": terms_of(queue.kind),
     }  # fmt: skip
 
 

@@ -18,11 +18,11 @@ from mqctl.nodes import open_admin
 from mqctl.output import counted
 from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.plan import DrainPlan, RowsByNode
+from mqctl.scaledown.refusals import RING, refused
 from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
 MESSAGES: Final = "messages"
-RING: Final = "retroactive"  # the routing of what an address keeps for later queues, which counts at no bound
 UNITS: Final = (MESSAGES, "bytes")
 
 
@@ -64,14 +64,17 @@ def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressL
 
 
 def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:
-    """What does not fit at the nodes that take the messages, each with what would become of it and a way out."""
+    """What does not fit at the nodes that take the messages, or is refused there, each with what would become of it
+    and a way out."""
     said: list[str] = []
     for name, coming in coming_to(plan, rows).items():
         target = next(one for one in plan.targets.values() if one.name == name)
+        own = [row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues]
         if coming:
             with open_admin(world, target.node) as session:
-                said += _lacking_at(session, target, coming)
-        own = (row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues)
+                there = {row["name"]: row for row in session.call("addresses")["addresses"]}
+                said += refused(session, target, own, there)
+                said += _lacking_at(session, target, coming, there)
         said += unpaused_at(target, own)
     return said
 
@@ -88,8 +91,9 @@ def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str
     ]
 
 
-def _lacking_at(session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad]) -> list[str]:
-    there = {row["name"]: row for row in session.call("addresses")["addresses"]}
+def _lacking_at(
+    session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad], there: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     said = []
     for address, more in sorted(coming.items()):
         answer = session.call("address-settings-show", address=address)

@@ -8,7 +8,7 @@ when no other node may have a message of it, or somebody said that this does not
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -32,6 +32,7 @@ KEPT_BY: Final = (
     "address", "routing", "is_durable", "selector", "container", "no_local", "moved_from", "last_value",
     "last_value_key", "ring_size", "non_destructive", "purge_on_no_consumers",
 )  # fmt: skip
+SHOWN_AS: Final = {"routing": "routing_type", "is_durable": "durable"}  # the others by their own names
 IN_USE: Final = "amqp:precondition-failed"
 COME_PREFIX: Final = INTERNAL_PREFIX + "drain-has-come."  # before the name of a queue; as id its link
 PAUSE_PREFIX: Final = INTERNAL_PREFIX + "drain-pauses."  # the same
@@ -277,6 +278,11 @@ def hindrance_of(kind: QueueKind) -> str:
         (not kind.is_durable, "is not durable"),
     )
     return next((what for is_so, what in hindrances if is_so), "")
+
+
+def terms_of(kind: QueueKind) -> dict[str, Any]:
+    """What two queues of one name have to have alike for one to drain to the other, as administrators are shown it."""
+    return {SHOWN_AS.get(name, name): getattr(kind, name) for name in KEPT_BY}
 
 
 def other_terms(here: QueueKind, there: QueueKind) -> str:
