@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from mqctl.errors import CommandError
 from mqctl.nodes import Node
+from mqctl.scaledown import cluster_look
 from mqctl.scaledown.cluster_look import look_at
-from mqctl.scaledown.drain import SILENCE_S_MAX, DrainDisplay, DrainFollower, line_of
+from mqctl.scaledown.drain import SILENCE_S_MAX, STANDSTILL_S_MAX, DrainDisplay, DrainFollower, line_of
 from mqctl.world import World, real_world
 from rich.console import Console
 
@@ -85,6 +86,28 @@ def test_a_node_that_does_not_drain_says_so_and_is_followed_no_longer(world: Wor
     assert DrainFollower(world, [node]).until("none", PATIENCE_S)["mq3"]["state"] == "none"
     with pytest.raises(CommandError, match="mq3 is no longer draining: somebody has taken it back"):
         DrainFollower(world, [node]).until("moved", PATIENCE_S)
+
+
+@pytest.mark.parametrize(("stands_s", "is_stuck"), [(3, False), (500, True), (None, True)])
+def test_what_goes_and_is_not_counted_is_followed(
+    world: World, node: Node, monkeypatch: pytest.MonkeyPatch, stands_s: int | None, *, is_stuck: bool
+) -> None:
+    """Messages that are not durable, and those for third nodes, for longer than nothing may move; an earlier release
+    does not say it."""
+    hindrances = [{"kind": "queue", "name": "latest", "why": "is full"}]
+    looks = iter([*["moving"] * 30, "moved"])
+
+    def show(_: object) -> dict[str, Any]:
+        said = {} if stands_s is None else {"stands_s": stands_s}
+        return answer(state=next(looks), hindrances=hindrances, **said)
+
+    monkeypatch.setattr(cluster_look, "show", show)
+    if is_stuck:
+        with pytest.raises(CommandError, match=r"nothing moves any more: .* is full"):
+            DrainFollower(world, [node]).until("moved", 10_000)
+    else:
+        assert DrainFollower(world, [node]).until("moved", 10_000)["mq3"]["state"] == "moved"
+    assert world.monotonic_s() > STANDSTILL_S_MAX
 
 
 def test_a_node_that_is_silent_for_long_is_given_up(world: World, tmp_path: Path) -> None:

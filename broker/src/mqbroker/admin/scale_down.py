@@ -90,7 +90,7 @@ def _force(broker: Broker, request: AdminRequest) -> None:
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`scale-down-show`: how far it is, what hinders, and the receipt; rate is messages in a second, `stands_s` for how
-    many seconds nothing has gone to the node that takes them."""
+    many seconds nothing has gone, to the node that takes them or another one."""
     show_to(broker, request.id)
 
 

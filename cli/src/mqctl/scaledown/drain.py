@@ -69,7 +69,10 @@ class DrainFollower:
                     now_s = self.world.monotonic_s()
                     heard_s = heard_s if faults else now_s
                     moved = sum(int(one.get("moved", 0)) for one in answers.values())
-                    if moved != before or not any(one.get("hindrances") for one in answers.values()):
+                    hindered = [one for one in answers.values() if one.get("hindrances")]
+                    # What is not durable, or for third nodes, goes as well and is not in `moved`.
+                    goes_on = wanted == MOVED and any(map(_has_just_gone, hindered))
+                    if moved != before or not hindered or goes_on:
                         moving_s, before = now_s, moved
                     if answers:
                         self._said = display.show(answers)
@@ -131,6 +134,12 @@ class DrainFollower:
         return CommandError(
             f"{what} after {timeout_s:g} s{': ' if why else ''}{why}; the brokers go on", self.again, Exit.RUNNING
         )
+
+
+def _has_just_gone(answer: Mapping[str, Any]) -> bool:
+    """Whether something has gone to a node a moment ago; earlier releases do not say it."""
+    stands_s = answer.get("stands_s")
+    return stands_s is not None and int(stands_s) <= STANDS_S_MAX
 
 
 def _is_so(wanted: str, answer: Mapping[str, Any]) -> bool:

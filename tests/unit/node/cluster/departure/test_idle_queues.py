@@ -53,6 +53,19 @@ def test_a_third_node_that_is_linked_and_takes_nothing_is_named(is_forced: bool)
     assert of.waits(of.a) < said["left"]
 
 
+def test_what_goes_to_a_third_node_is_progress_as_it_is_shown() -> None:
+    """The heir has all that is for it, so nothing goes there any more."""
+    of = ThirdThatIsFull()
+    of.publish(40)
+    begin(of.a, of.cluster)
+    of.cluster.wait(30_000)
+    assert shown(of.a)["stands_s"] > 20
+    of.c.admin("queue-purge", name="kept")
+    of.cluster.wait(2_000)
+    assert 0 < of.waits(of.a) < 40
+    assert shown(of.a)["stands_s"] <= 2
+
+
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_an_heir_before_that_is_back_and_takes_nothing_is_named(is_forced: bool) -> None:
     of = Heirs(of_b={"address_settings": {"#": full_at(310)}})

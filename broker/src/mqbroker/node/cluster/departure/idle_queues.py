@@ -25,13 +25,14 @@ STEP_NS_MAX: Final = STANDSTILL_MS_MAX * NS_PER_MS  # of that time between two l
 
 
 class IdleQueues:
-    """See the module's docstring. They are looked at from time to time. `clock_ns`: for how long it has run so far."""
+    """See the module's docstring. They are looked at from time to time. `clock_ns`: for how long it has run so far;
+    `gone_ns`: when something of any of them has gone, by that clock."""
 
     def __init__(self, broker: ClusterBroker) -> None:
         self._broker: Final = broker
         self._seen: dict[Queue, tuple[int, int]] = {}  # so much has gone, since then by the clock
         self._looked_ns = 0
-        self.clock_ns = 0
+        self.clock_ns = self.gone_ns = 0
 
     def forget(self) -> None:
         """The heir is another one: nothing that was seen counts any more."""
@@ -46,6 +47,8 @@ class IdleQueues:
         self._looked_ns = now_ns
         for queue, went in self._counts():
             then = before.get(queue)
+            if then is not None and then[0] != went:
+                self.gone_ns = self.clock_ns
             is_idle = then is not None and then[0] == went and self._has_due(queue)
             seen[queue] = then if then is not None and is_idle else (went, self.clock_ns)
         self._seen = seen

@@ -64,8 +64,8 @@ class NextHeir:
 
     @property
     def stands_ns(self) -> int:
-        """For how long nothing has gone to the heir; 0 where that was not looked at yet."""
-        return 0 if self._went < 0 else self.idle.clock_ns - self._since_ns
+        """For how long nothing has gone, to the heir or a third node; 0 where that was not looked at yet."""
+        return 0 if self._went < 0 else self.idle.clock_ns - max(self._since_ns, self.idle.gone_ns)
 
     def look(self, now_ns: int) -> HeirCandidate | None:
         """Who is to be the heir from now on; None: it stays the same, since it takes what it gets, or nobody else

@@ -67,7 +67,7 @@ class Following(Protocol):
 
     @property
     def stands_ns(self) -> int:
-        """For how long nothing has gone to the heir."""
+        """For how long nothing has gone, to the heir or a third node."""
 
     def begin(self) -> None:
         """It leaves from now on, or the heir is another one."""
