@@ -94,13 +94,22 @@ def test_annotations_say_where_it_was() -> None:
 
 def test_whoever_may_send_there_may_say_anything_of_where_it_was() -> None:
     """Artemis says the routing type of a message in these numbers; an older release says none."""
-    for said, routing in {1: "anycast", 0: "multicast", 2: "", "multicast": "", None: ""}.items():
+    numbers = [(1, "anycast"), (0, "multicast"), (2, "")]
+    others = [(said, "") for said in (True, False, 1.0, 0.0, "multicast", None)]
+    for said, routing in numbers + others:
         notes = {ORIGIN_ADDRESS: "orders", ORIGIN_ROUTING: said}
         found = MessageView(encode_section(MESSAGE_ANNOTATIONS, notes) + BODY)
         assert MessageOrigin.said_by(found) == ("orders", "", routing)
     for address in ("", 7, None):
         found = MessageView(encode_section(MESSAGE_ANNOTATIONS, {ORIGIN_ADDRESS: address}) + BODY)
         assert MessageOrigin.said_by(found) is None
+
+
+def test_what_is_said_of_an_earlier_queue_is_not_believed() -> None:
+    """An older release does not know that it is to go, and writes its own notes behind it."""
+    notes = {ORIGIN_ROUTING: Byte(1), Symbol("x-opt-mine"): 1, ORIGIN_ADDRESS: "news", ORIGIN_QUEUE: "s"}
+    found = MessageView(encode_section(MESSAGE_ANNOTATIONS, notes) + BODY)
+    assert MessageOrigin.said_by(found) == ("news", "s", "")
 
 
 def test_annotations_say_nothing_of_where_it_was_before_that() -> None:
