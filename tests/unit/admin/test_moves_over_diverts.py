@@ -425,20 +425,21 @@ def test_what_no_queue_took_comes_to_those_made_later_but_not_again_over_diverts
     assert counts(stage) == {"audit": 1, "all": 1, **ring}
 
 
-def test_what_a_divert_led_to_no_address_comes_to_all_of_it_once_it_is_there() -> None:
+@pytest.mark.parametrize("routing", ["STRIP", "ANYCAST", "MULTICAST"])
+def test_what_a_divert_led_to_no_address_comes_to_all_of_it_once_it_is_there(routing: str) -> None:
     """Its diverts, those with wildcards and what it keeps for later queues: none of them had it."""
     stage = stage_with(
-        divert("1", "orders", "hub"), divert("2", "hub", "audit"),
+        divert("1", "orders", "hub", routing_type=routing), divert("2", "hub", "audit"),
         address_settings={"#": ASTRAY, "hub": {**ASTRAY, "retroactive_message_count": 5}},
     )  # fmt: skip
     for queue in ("orders", "audit", "DLQ"):
         stage.admin("queue-create", name=queue)
-    send(stage, "red")
-    assert counts(stage) == {"orders": 1, "DLQ": 1}
+    send(stage, "red", "blue")
+    assert counts(stage) == {"orders": 2, "DLQ": 2}
     stage.admin("queue-create", name="all", address="hub.#", routing_type="multicast")
-    stage.admin("queue-create", name="hub")
-    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
-    assert counts(stage) == {"orders": 1, "audit": 1, "hub": 1, "all": 1, "$.retroactive.hub": 1}
+    stage.admin("queue-create", name="hub", routing_type="multicast" if routing == "MULTICAST" else "anycast")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 2, "left": 0}
+    assert counts(stage) == {"orders": 2, "audit": 2, "hub": 2, "all": 2, "$.retroactive.hub": 2}
 
 
 @pytest.mark.parametrize("why", ["no queue is there", "its filter rejects it"])

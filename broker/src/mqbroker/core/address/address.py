@@ -153,7 +153,7 @@ class Address:
         """For what was here and comes again, in this step: one with the same queues, and with nobody who had a copy.
 
         `wildcards`: those addresses with wildcards that had none. `only`: queues of this routing type alone.
-        `is_whole`: diverts had none either.
+        `is_whole`: diverts had none either, nor what it keeps for later queues.
         """
         if not self.is_whole:
             return self
@@ -168,6 +168,7 @@ class Address:
         again.cursor = self.cursor
         self.cursor += 1  # so that another one begins with the next queue
         again.look()
+        again.retains_max = self.retains_max if is_whole else 0
         again.is_whole = is_whole  # by now, as the meter is not to hear of these queues
         return again
 

@@ -55,8 +55,9 @@ class Retroactive:
 
     def ring_of(self, address: Address) -> Queue:
         """The ring of an address that keeps messages; a new one is on disk with this step's append."""
-        if address.ring is not None:
-            return address.ring
+        ring = self._store.addresses.get(address.name, address).ring  # one for what comes again has none of its own
+        if ring is not None:
+            return ring
         kind = QueueKind(RING_PREFIX + address.name, address.name, RETROACTIVE, ring_size=address.retains_max)
         return self._store.add_queue(kind)
 
