@@ -465,6 +465,48 @@ def test_what_was_for_one_queue_of_an_address_alone_comes_to_no_other(why: str) 
     assert counts(stage) == {**before, "q": 1}
 
 
+@pytest.mark.parametrize("routing", ["anycast", "multicast"])
+def test_a_queue_that_was_there_and_rejected_it_is_not_made_anew_for_it(routing: str) -> None:
+    """Nobody would read it, and it would take its share of what is sent."""
+    rules = {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}
+    stage = stage_with(address_settings={"#": rules})
+    for queue in ("DLQ", "hub"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="q", address="hub", routing_type=routing, selector="color = 'blue'")
+    send(stage, "red", to="hub::q")
+    stage.admin("queue-delete", name="q")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    assert "q" not in stage.broker.store.queues
+    send(stage, *["red"] * 4, to="hub")
+    assert counts(stage) == {"DLQ": 1, "hub": 4}
+
+
+@pytest.mark.parametrize("may_make", [False, True])
+def test_what_was_for_one_queue_goes_where_an_exclusive_divert_takes_it_and_none_is_made(may_make: bool) -> None:
+    rules = {**ASTRAY, "auto_create_queues": may_make}
+    stage = stage_with(address_settings={"#": rules})
+    for queue in ("DLQ", "hub", "audit"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="q", address="hub", selector="color = 'blue'")
+    send(stage, "red", to="hub::q")
+    stage.admin("queue-delete", name="q")
+    reload(stage, divert("d", "hub", "audit", exclusive=True))
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert counts(stage) == {"audit": 1}
+    assert "q" not in stage.broker.store.queues
+
+
+def test_what_was_for_a_queue_of_one_routing_type_does_not_go_to_one_of_the_other() -> None:
+    """Its divert brings none there either."""
+    stage = stage_with(divert("1", "orders", "hub::q", routing_type="MULTICAST"), address_settings={"#": ASTRAY})
+    for queue in ("orders", "DLQ"):
+        stage.admin("queue-create", name=queue)
+    stage.admin("queue-create", name="q", address="hub")
+    send(stage, "red")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    assert counts(stage) == {"orders": 1, "DLQ": 1}
+
+
 def test_what_was_for_one_queue_comes_to_all_of_its_address_where_the_request_says_so() -> None:
     stage = stage_with(divert("1", "orders", "hub::q"), address_settings={"#": ASTRAY})
     for queue in ("orders", "DLQ", "hub"):

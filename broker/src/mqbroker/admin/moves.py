@@ -19,7 +19,7 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.wildcard_names import has_wildcards
 from mqbroker.core.cluster.cluster_bindings import alone_elsewhere
 from mqbroker.core.paging.paged_picking import PagedPicker
-from mqbroker.core.queue.kinds import check_is_public
+from mqbroker.core.queue.kinds import QueueKind, check_is_public
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView, view_at, view_of
 from mqbroker.core.queue.meter import BLOCK, Meter
@@ -286,7 +286,8 @@ class Retry(Move):
 
     One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
     queue is gone, a copy is left, and what it shared goes to those that share what comes to the address, unless the
-    request asks for `to_address`, that is for whoever sends there. One that came to no queue goes to what it was for:
+    request asks for `to_address`, that is for whoever sends there. One that was for a queue that rejected it, and is
+    gone, is left. One that came to no queue goes to what it was for:
     one queue, those of a routing type or all. An exclusive divert that takes all of an address takes it in each of
     these cases. A value of which there is a later one is left.
     """
@@ -355,13 +356,16 @@ class Retry(Move):
             return None
         there = self.store.addresses.get(address)
         try:
-            if home is not None and home.kind.address == address and not home.kind.is_forwarding:
+            if home is not None and _is_of(home.kind, origin):
                 return alone_at(self.store, address, queue, BROKER)
-            if there is not None and queue and (elsewhere := alone_elsewhere(there, queue)) is not None:
+            if there is not None and queue and (elsewhere := alone_elsewhere(there, queue, routing)) is not None:
                 return elsewhere
-            if queue and astray and not self.to_address:
+            is_diverted = there is not None and self.find_diverted(address)
+            if queue and astray and not self.to_address and not is_diverted:
+                if astray != NOT_MADE or home is not None:
+                    return None  # it was there: made anew it would share what is sent, and maybe nobody reads it
                 return alone_at(self.store, address, queue, BROKER, routing)
-            if there is None or not self.find_diverted(address):
+            if not is_diverted:
                 there = self.taker_of(origin, astray, there)
         except Refused:
             return None
@@ -386,13 +390,24 @@ class Retry(Move):
         return None if is_doubled or self.queue in there.queues else there
 
     def is_copy(self, origin: MessageOrigin, there: Address | None) -> bool:
-        """Whether others had the message as well, for sure or, of one that an older release moved, maybe."""
+        """Whether others had the message as well, for sure or, of one that an older release moved, maybe.
+
+        What a queue shared is kept as one where it may be at a node that is away: of another name than the one made.
+        """
+        has_way = there is not None and there.has_way
         if origin.routing:
-            return origin.routing == MULTICAST
+            is_elsewhere = origin.queue not in ("", origin.address) and bool(self.broker.options.cluster_connections)
+            return origin.routing == MULTICAST or (is_elsewhere and not has_way)
         way = self.store.queues.get(origin.queue)
         if way is not None and way.kind.is_forwarding:
             return not way.kind.forwards_shared
-        return origin.queue not in ("", origin.address) and not (there is not None and there.has_way)
+        return origin.queue not in ("", origin.address) and not has_way
+
+
+def _is_of(kind: QueueKind, origin: MessageOrigin) -> bool:
+    """Whether a queue of its name is the one that the message was in: one of the other routing type is another."""
+    is_same = kind.address == origin.address and not kind.is_forwarding
+    return is_same and origin.routing in ("", kind.routing)
 
 
 def _gives_copies(address: Address) -> bool:

@@ -263,13 +263,14 @@ class ClusterBindings(BindingsElsewhere):
         return members
 
 
-def alone_elsewhere(address: Address, queue: str) -> Address | None:
+def alone_elsewhere(address: Address, queue: str, routing: str = "") -> Address | None:
     """For what is for one queue of an address that other nodes alone have: an address that leads there alone.
 
-    None: no other node has it, or gets anything that is sent here.
+    `routing`: what that queue is, where somebody says so. None: no other node has it, or gets anything that is sent
+    here.
     """
-    bindings = bindings_at(address)
-    groups = [bindings.group(routing, queue) for routing in (ANYCAST, MULTICAST)] if bindings is not None else []
+    bindings, either = bindings_at(address), (routing,) if routing else (ANYCAST, MULTICAST)
+    groups = [bindings.group(each, queue) for each in either] if bindings is not None else []
     open_ones = [group for group in groups if group is not None and group.is_open]
     if not open_ones:
         return None

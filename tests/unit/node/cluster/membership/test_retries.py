@@ -247,3 +247,60 @@ def test_a_copy_of_a_node_that_is_not_there_makes_no_queue_on_its_topic() -> Non
     assert a.admin("dead-letters-retry", queue="gathered") == {"retried": 1, "left": 0}
     cluster.run()
     assert (count_at(b, "s1"), count_at(b, "s2")) == (1, 1)
+
+
+@pytest.mark.parametrize("queue", ["q", "orders"])
+def test_what_a_queue_of_a_node_that_is_not_there_shared_makes_none_that_nobody_reads(queue: str) -> None:
+    """It is there when its node is. One of the name of the address is made, as for senders, and its messages go on."""
+    options = {"address_settings": {"#": DIES, "orders": {**DIES, "auto_create_queues": True}}}
+    cluster, a, b = pair(message_load_balancing="ON_DEMAND", options=options)
+    a.admin("queue-create", name="DLQ")
+    b.admin("queue-create", name=queue, address="orders")
+    cluster.run()
+    assert b.admin("send", address="orders", messages=[{"body": "x", "durable": True}]) == {"accepted": 1}
+    reject(b, queue)
+    cluster.run()
+    cluster.wait(500)
+    assert count_at(a, "DLQ") == 1
+    b.crash()
+    a.crash()
+    a.start()
+    cluster.run()
+    is_made = queue == "orders"
+    said = a.admin("dead-letters-retry", queue="DLQ")
+    assert said == {"retried": int(is_made), "left": int(not is_made)}
+    assert ("orders" in a.broker.store.queues) == is_made
+    if not is_made:
+        b.start()
+        cluster.run()
+        cluster.wait(3_000)
+        assert a.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+        cluster.run()
+        assert count_at(b, "q") == 1
+
+
+@pytest.mark.parametrize(("routing", "other"), [("anycast", "multicast"), ("multicast", "anycast")])
+@pytest.mark.parametrize("is_gathered", [False, True])
+def test_a_queue_of_the_same_name_and_the_other_routing_type_is_another_queue(
+    routing: str, other: str, is_gathered: bool
+) -> None:
+    """It had the message; whether it is at another node than the retry or at that itself."""
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": DIES}})
+    for node, queue in ((a, "DLQ"), (b, "gathered")):
+        node.admin("queue-create", name=queue)
+    for node, kind in ((a, routing), (b, other)):
+        node.admin("queue-create", name="x", address="news", routing_type=kind)
+    cluster.run()
+    assert a.admin("send", address="news", messages=[{"body": "m"}]) == {"accepted": 1}
+    cluster.run()
+    assert (count_at(a, "x"), count_at(b, "x")) == (1, 1)
+    reject(a, "x")
+    a.admin("queue-delete", name="x")
+    cluster.run()
+    node, queue = (b, "gathered") if is_gathered else (a, "DLQ")
+    if is_gathered:
+        assert a.admin("messages-move", queue="DLQ", address="gathered") == {"moved": 1, "left": 0}
+        cluster.run()
+    assert node.admin("dead-letters-retry", queue=queue) == {"retried": 0, "left": 1}
+    cluster.run()
+    assert count_at(b, "x") == 1
