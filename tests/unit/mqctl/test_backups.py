@@ -9,9 +9,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
+from mqctl.brokers import backups
 from mqctl.brokers.backups import BackupStream, carried, said
+from mqctl.commands.repair import backup_create
 from mqctl.errors import CommandError
+from mqctl.nodes import Node
 from mqctl.ssh.local import LocalStream
+from mqctl.world import World
+
+from tests.unit.mqctl.test_scale_down_on_hosts import world
+
+__all__ = ["world"]
 
 
 def half(program: str, silence_s: float = 60.0) -> BackupStream:
@@ -20,6 +28,24 @@ def half(program: str, silence_s: float = 60.0) -> BackupStream:
 
 def untold(wanted: int, of: int, size_bytes: int) -> AbstractContextManager[Callable[[int], object]]:
     return nullcontext(lambda size: None)
+
+
+def test_one_that_reads_slowly_is_not_given_up_while_it_goes_on(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """In silence it is read once as files are held, at most for so long, and twice more at the same speed."""
+    silences: list[float] = []
+
+    def at(world: World, node: Node, words: list[str], silence_s: float) -> BackupStream:
+        silences.append(silence_s)
+        raise CommandError("mq1: this is all that is looked at")
+
+    monkeypatch.setattr(backups, "at", at)
+    monkeypatch.setattr(
+        backup_create, "nodes_meant", lambda world, options: [Node("mq1", "default", socket="/run/mq/admin")]
+    )
+    for on_hosts in (False, True):
+        with pytest.raises(CommandError, match="all that is looked at"):
+            backup_create.run(world, backup_create.Options(folder="kept", hold_minutes=600, on_hosts=on_hosts))
+    assert silences == [3 * 600 * 60 + backups.SILENCE_S] * 2
 
 
 def test_nobody_knows_what_became_of_one_that_is_silent() -> None:

@@ -42,7 +42,7 @@ _KEPT_FILE = re.compile(r"[0-9a-f]{64}(\.new)?", re.ASCII)
 class BackupFolder:
     """A folder of backups: a manifest for each, and files by their digest, so that none is kept twice.
 
-    `passed`: is told of all that is read to write a backup, which waits for it: the broker may be on the same disk.
+    `passed`: is told of all that is read once a backup is copied, and waits: the broker may be on the same disk.
     """
 
     def __init__(self, path: Path, passed: reading.BytesRead = reading.at_will) -> None:
@@ -217,11 +217,8 @@ class BackupFolder:
 
     def _has(self, file: CopiedFile) -> bool:
         path = self.place(file)
-        try:
-            return (
-                path.stat().st_size == file.size_bytes
-                and reading.checksum_of(path, self._passed, file.used_bytes) == file.sha256
-            )
+        try:  # at will: the broker holds its files meanwhile, and not for ever
+            return path.stat().st_size == file.size_bytes and reading.checksum_of(path) == file.sha256
         except OSError:
             return False
 
