@@ -19,6 +19,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -173,21 +174,31 @@ class BackupFolder:
 
     def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
         """Delete all backups of each node but the newest `keep`, which is above 0, and files that none needs any more:
-        these backups, and how many bytes of files. Nothing where a file of those that stay is not there as it was."""
+        these backups, and how many bytes of files. Where a file of those that stay is not there as it was, all of that
+        node stay, of which an older one may be the only good one; that is raised when others are pruned."""
         backups, faults = self.look()
         for fault in faults.values():
             # Which files it needs is not known, so none may go.
             raise ConfigFault(fault.path, f"{fault.why}; nothing is pruned beside it: remove it where it may go")
-        gone: list[BackupManifest] = []
-        for node_id in {each.node_id for each in backups}:
+        gone, lacks = list[BackupManifest](), list[ConfigFault]()
+        for node_id in sorted({each.node_id for each in backups}):
             of_node = [each for each in backups if each.node_id == node_id]
             # By the clock of its host, which may have been wrong, and by how far its journal was: both have to agree.
             by_journal = sorted(of_node, key=lambda each: (each.boot, each.position))
             newest = (*of_node[-keep:], *by_journal[-keep:])
-            gone += [each for each in of_node if each not in newest]
-        kept = [each for each in backups if each not in gone]
-        self._require_there(kept)
-        needed = {file.sha256 for each in kept for file in each.files}
+            try:
+                self._require_there(newest)
+            except ConfigFault as fault:
+                lacks.append(fault)
+            else:
+                gone += [each for each in of_node if each not in newest]
+        freed = self._delete(gone, needed={file.sha256 for each in backups if each not in gone for file in each.files})
+        if lacks:
+            raise lacks[0]
+        return sorted(gone, key=lambda each: (each.made, each.id)), freed
+
+    def _delete(self, gone: Iterable[BackupManifest], needed: AbstractSet[str]) -> int:
+        """These backups, and files beside those that are needed: how many bytes of these."""
         try:
             for each in gone:
                 self._manifest_path(each.id).unlink()
@@ -199,10 +210,10 @@ class BackupFolder:
                     path.unlink()
         except OSError as error:
             raise ConfigFault(str(error.filename or self.path), f"cannot be deleted: {error.strerror}") from None
-        return sorted(gone, key=lambda each: (each.made, each.id)), freed
+        return freed
 
     def _require_there(self, kept: Iterable[BackupManifest]) -> None:
-        """Each file is there, and of its size. Raises ConfigFault: what would go may be the only good backup."""
+        """Each file is there, and of its size. Raises ConfigFault."""
         for sha256, (backup_id, file) in {file.sha256: (each.id, file) for each in kept for file in each.files}.items():
             path = self.path / FILES / sha256
             try:
@@ -213,7 +224,8 @@ class BackupFolder:
                 why = "" if size_bytes == file.size_bytes else f"has {size_bytes} bytes and not {file.size_bytes}"
             if why:
                 remedy = f"remove {self._manifest_path(backup_id)} where that backup may go"
-                raise ConfigFault(str(path), f"{why}: it is {file.name} of {backup_id}; nothing is pruned, {remedy}")
+                kept_for = f"it is {file.name} of {backup_id}; nothing of its node is pruned"
+                raise ConfigFault(str(path), f"{why}: {kept_for}, {remedy}")
 
     def _has(self, file: CopiedFile) -> bool:
         path = self.place(file)
