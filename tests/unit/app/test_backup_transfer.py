@@ -37,7 +37,7 @@ def test_a_node_is_not_locked_for_long_by_a_control_node_that_lost_its_power(
     if is_begun:
         sent.write(kept.manifest().text() + b"a part of it")
     assert main(["backup", "take", "--data-directory", str(node)]) == exits.FAILED
-    assert "was cut off: nothing came for 0.05 s; nothing was changed\n" in capsys.readouterr().err
+    assert "on its way: nothing came for 0.05 s; nothing was changed\n" in capsys.readouterr().err
     DataLock(node).release()
 
 
@@ -48,7 +48,7 @@ def test_nor_by_one_that_says_no_word(
     assert main(["backup", "restore", *words]) == exits.FAILED
     said = capsys.readouterr()
     assert said.out == '{"ready": true}\n'
-    assert "was cut off: nothing came for 0.05 s; nothing was changed\n" in said.err
+    assert "on its way: nothing came for 0.05 s; nothing was changed\n" in said.err
     DataLock(node).release()
 
 

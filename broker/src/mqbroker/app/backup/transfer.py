@@ -44,9 +44,10 @@ class Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """What has come, at least a byte but at the end. Raises ConfigFault."""
+        """What has come, at least a byte but at the end. Raises ConfigFault, which mqctl does not take for an echo of
+        how the other end fell, as it takes what was "cut off"."""
         if not select.select([self._descriptor], [], [], SILENCE_S)[0]:
-            raise ConfigFault(WHERE, f"was cut off: nothing came for {SILENCE_S:g} s")
+            raise ConfigFault(WHERE, f"nothing came for {SILENCE_S:g} s")
         return os.readv(self._descriptor, [buffer])
 
 
