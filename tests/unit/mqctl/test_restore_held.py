@@ -9,7 +9,6 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +84,6 @@ import os, signal
 main(words)
 sys.stdout.flush()
 os.kill(os.getpid(), signal.SIGKILL)
-"""
-# A broker that runs, and says this of itself.
-RUNS = f"""#!{sys.executable}
-import json, sys
-for line in sys.stdin:
-    print(json.dumps({{"id": json.loads(line)["id"], "result": %r}}), flush=True)
 """
 END = b'"end"'
 CLUSTER = InventoryCluster("main", tuple(Host(name, "main", VARIABLES, {}) for name in ("mq1", "mq2")))
@@ -430,58 +423,3 @@ def test_one_that_is_refused_holds_nothing(world: World) -> None:
     with pytest.raises(CommandError, match="there is no such backup"):
         restore(world, backup="mq1-2")
     assert noted() == {(1, False)}
-
-
-def node_id(name: str) -> str:
-    found = identity.load(data(name))
-    assert found is not None
-    return found.node_id
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("on_hosts", [False, True])
-@pytest.mark.parametrize("is_linked", [False, True])
-def test_no_second_node_gets_the_id_of_one_that_runs(
-    world: World, kept: Path, *, is_linked: bool, on_hosts: bool
-) -> None:
-    """Also of one that only another one still sees: the backup's messages would come out of both."""
-    runs, before, link = node_id("mq1"), files("mq2"), {"node_id": node_id("mq1"), "state": "up"}
-    program("mq1", RUNS % ({"node_id": "another", "links": [link]} if is_linked else {"node_id": runs, "links": []}))
-    why = f"mq1 is {'linked with ' if is_linked else ''}node {runs}, that of the backup, which runs and is not gone; no"
-    with pytest.raises(CommandError, match=why):
-        restore(world, folder=str(kept), host="mq2", keep_node_id=True, on_hosts=on_hosts)
-    assert (files("mq2"), noted()) == (before, {(0, False)})
-
-
-@pytest.mark.slow
-def test_a_node_becomes_another_one_where_all_say_that_they_are_not_that(world: World) -> None:
-    wanted = node_id("mq1")
-    program("mq1", RUNS % {"node_id": "another", "links": [{"node_id": wanted, "state": "connecting"}]})
-    assert restore(world, host="mq2", keep_node_id=True) == Exit.DONE
-    assert "did not answer" not in said(world)
-    assert node_id("mq2") == wanted
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_sure", [False, True])
-def test_nodes_that_may_be_the_one_of_the_backup_are_named_before_it_is_given_away(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, is_sure: bool
-) -> None:
-    doubt = "mq1 did not answer: whichever was the node of the backup must never start as that again."
-    asked: list[str] = []
-
-    def answer(question: str, **_: Any) -> str:
-        asked.append(question)
-        return "y"
-
-    monkeypatch.setattr(world.err, "input", answer)
-    found = replace(world, is_interactive=True)
-    assert restore(found, host="mq2", keep_node_id=True, yes=is_sure) == Exit.DONE
-    assert (f"mqctl: {doubt}" in said(world)) is is_sure
-    assert asked == ([] if is_sure else [f"{doubt} Restore mq1-1 to mq2, and put aside what it has? [y/N] "])
-
-
-def test_no_id_is_known_of_a_backup_that_is_not_there(world: World) -> None:
-    with pytest.raises(CommandError, match="mq1-2: there is no such backup; nothing was changed on any host"):
-        restore(world, host="mq2", keep_node_id=True, backup="mq1-2")
-    assert noted() == {(0, False)}

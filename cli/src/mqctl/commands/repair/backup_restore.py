@@ -85,7 +85,7 @@ def run(world: World, options: Options) -> int:
         nodes = nodes_of(world, options)
         node = only(nodes, options.host)
         _ask(world, options, node, nodes)
-        return _written(world, options, node, _Restore(world, options, node).receipt())
+        return _written(world, options, node, _Restore(world, options, node, nodes).receipt())
     with untouched(world):
         cluster = checked(world, options)
         nodes = nodes_in(cluster)
@@ -94,7 +94,7 @@ def run(world: World, options: Options) -> int:
         _ask(world, options, node, nodes)
     command = _command(options, node)
     with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
-        receipt = _Restore(world, options, node, own, was_held=was_held).receipt()
+        receipt = _Restore(world, options, node, nodes, own, was_held=was_held).receipt()
         _end(own, is_balanced=receipt["balances"])
     return code_of(own, _written(world, options, node, receipt))
 
@@ -146,14 +146,17 @@ def _unknown(world: World, options: Options, node: Node, nodes: Sequence[Node]) 
     """Nodes that may be the one of the backup, as they do not answer. Raises CommandError where that one runs: two of
     one id give out all that the backup has, each of them."""
     wanted, silent = _node_id(world, options, node), list[str]()
-    for other, answer in on_each([each for each in nodes if each != node], lambda each: _said_by(world, each)):
+    # First the one that is to be restored: where it runs as that, others are linked with it.
+    for other, answer in on_each(sorted(nodes, key=lambda each: each != node), lambda each: _said_by(world, each)):
         if isinstance(answer, CommandError):
-            silent.append(other.name)
+            silent += [other.name] if other != node else []
             continue
         linked = [row["node_id"] for row in answer.get("links") or () if row["state"] == "up"]
         if wanted in (answer["node_id"], *linked):
-            how = "is" if answer["node_id"] == wanted else "is linked with"
-            why = f"{other.name} {how} node {wanted}, that of the backup, which runs and is not gone"
+            how, end = "is linked with", " and is not gone, or its link has not ended yet"
+            if answer["node_id"] == wanted:
+                how, end = "is", ": stop its broker first" if other == node else " and is not gone"
+            why = f"{other.name} {how} node {wanted}, that of the backup, which runs{end}"
             raise CommandError(f"{why}; nothing was changed on any host", "mqctl status")
     return silent
 
@@ -194,13 +197,14 @@ def _written(world: World, options: Options, node: Node, receipt: backups.JsonRo
 
 @dataclass(slots=True)
 class _Restore:
-    """One restore. `own`: the operation that it is, None for a broker of this machine; `was_held`: it goes on with one
-    that may have left the node half restored, so only a receipt gives the cluster back; `may_count`: the node may have
-    been changed."""
+    """One restore. `nodes`: all of the cluster; `own`: the operation that it is, None for a broker of this machine;
+    `was_held`: it goes on with one that may have left the node half restored, so only a receipt gives the cluster back;
+    `may_count`: the node may have been changed."""
 
     world: World
     options: Options
     node: Node
+    nodes: Sequence[Node]
     own: HeldCluster | None = None
     was_held: bool = False
     may_count: bool = False
@@ -234,9 +238,11 @@ class _Restore:
         return [*backups.instance_words(self.node), "--json", *self.options.is_as_another]
 
     def _before_end(self) -> None:
-        """To copy takes hours, and somebody may have given this operation up meanwhile."""
+        """To copy takes hours: this operation may be given up meanwhile, and the node of the backup started."""
         if self.own is not None:
             operation.require_kept(self.world, self.own, self.node.host)
+        if self.options.keep_node_id:
+            _unknown(self.world, self.options, self.node, self.nodes)
         self.may_count = True
         self._hold(is_held=True)
         # What comes now is done in silence, and for as long as it takes to read all of it twice.
