@@ -4,8 +4,8 @@
 
 Its own program is asked, before any broker is stopped: what it says of options holds also where it does not know some
 of them any more, or not yet. Journals are locked by the brokers that run, so of these only the formats of the files are
-looked at, which stand in their headers (journal/format.py of the broker), and whether they name queues that a release
-takes for others. What a broker would not start with and what is over by now look the same in them: that one is asked.
+looked at, which stand in their headers (journal/format.py of the broker), and what they say of queues that a release
+takes for others or does not start with. That a journal is damaged is no reason: options may say what a start does then.
 
 Options of another time, as a rollback has them, may name what is gone since, and lack what was declared since: where
 their address settings delete what is not in the file any more, a start would delete that with its messages.
@@ -25,15 +25,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.mqops.cluster.plugins.module_utils import command
-from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places, text_of
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places, link_name, text_of
 
 FILE_MARK = b"MQOPSJNL"
 HEAD = struct.Struct(">8sH")
 # Entries of a file, and the records in them (journal/format.py, entry.py and records.py of the broker).
 FILE_HEADER_BYTES, ENTRY_HEADER_BYTES, ALIGN_BYTES = 64, 32, 32
 ENTRY_MARK = b"\xa5mQ\x9e"
-ENTRY, RECORD = struct.Struct(">4sI"), struct.Struct(">BI")
-DECLARES_QUEUES = (3, 10)  # QUEUE and CHECKPOINT
+ENTRY, RECORD, NUMBER = struct.Struct(">4sIQ"), struct.Struct(">BI"), struct.Struct(">Q")
+QUEUE, QUEUE_DROP, CHECKPOINT = 3, 4, 10
+CHECKPOINT_HEAD_BYTES, CHECKPOINT_QUEUE = 24, struct.Struct(">QBI")
+DECLARES_QUEUES = (QUEUE, CHECKPOINT)
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
 # Rings of addresses that came of nodes that have left. Where a release does not say that it knows them, it takes one
 # for that of the address, makes that once more, and cannot start after that. Within a text of JSON quotes are escaped,
@@ -43,7 +45,8 @@ KNOWS_RINGS = "knows_moved_rings"
 # A release that does not say that it knows queues which drain refuses a journal that has one.
 KNOWS_DRAINS = "knows_drains"
 UNKNOWN = "unknown operation"  # the answer of a broker that knows of none of it, so there is none
-READ_S_MAX = 600
+DRAINING = re.compile(rb'"(?:drains_as|drain_ends)":')
+NAME = re.compile(rb'"name":"((?:[^"\\]|\\.)*)"')
 # There while a restore moves things (io/files/identity.py of the broker). A release that does not say that it knows it
 # starts with what there is.
 KNOWS_RESTORES = "knows_unfinished_restores"
@@ -67,8 +70,11 @@ def faults(release: str, options: Mapping[str, str], places: Places = PLACES) ->
         ]
         for name in sorted(options):
             found += [] if said.get(KNOWS_RINGS) is True else _rings(release, name, places)
-            found += [] if said.get(KNOWS_DRAINS) is True else _drains(executable, release, name, places)
-            found += [] if said.get(KNOWS_RESTORES) is True else _restores(release, name, places)
+            unrestored = [] if said.get(KNOWS_RESTORES) is True else [*_restores(release, name, places)]
+            found += unrestored
+            # What is half restored says nothing of what holds, nor does the release that a host has refuse its own.
+            if not (said.get(KNOWS_DRAINS) is True or unrestored or _in_use(name, places) == release):
+                found += _drains(executable, release, name, places)
     except command.CommandFault as fault:
         return [f"release {release} does not run here: {fault}"]
     return found
@@ -170,20 +176,74 @@ def ring_in(journal: str) -> str:
     return ""
 
 
+def drains_in(journal: str) -> list[str]:
+    """Names of queues that drain to another node by the last word of a journal on each; damage it steps over.
+
+    Each file opens with a checkpoint, which names all queues. So the last file has the last word on all of them, unless
+    it has just been made.
+    """
+    for path in sorted(files_of(journal), reverse=True):
+        try:
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                found = _draining(text)
+        except (OSError, ValueError):
+            continue
+        if found is not None:
+            return sorted(found.values())
+    return []
+
+
+def _draining(text: mmap.mmap) -> dict[int, str] | None:
+    """Number -> name of the queues that drain where a file ends; None where it does not begin as one does."""
+    found: dict[int, str] | None = None
+    for kind, start, end in _of_queues(text):
+        if kind == CHECKPOINT:
+            found = {}
+        elif found is None:
+            return None
+        for number, begin, stop in _words(text, kind, start, end):
+            found.pop(number, None)
+            if DRAINING.search(text, begin, stop):
+                name = NAME.search(text, begin, stop)
+                found[number] = name.group(1).decode("ascii", "replace") if name else str(number)
+    return found
+
+
+def _words(text: mmap.mmap, kind: int, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Number of each queue of a record, and from where to where its attributes are."""
+    if kind != CHECKPOINT:
+        if start + NUMBER.size <= end:
+            yield NUMBER.unpack_from(text, start)[0], start + NUMBER.size, end
+        return
+    at = start + CHECKPOINT_HEAD_BYTES
+    while at + CHECKPOINT_QUEUE.size <= end:
+        number, _, length = CHECKPOINT_QUEUE.unpack_from(text, at)
+        at += CHECKPOINT_QUEUE.size
+        yield number, at, min(at + length, end)
+        at += length
+
+
 def declarations(text: mmap.mmap) -> Iterator[tuple[int, int]]:
     """From where to where a journal file says which queues there are; what was cut short is not gone through."""
-    at = FILE_HEADER_BYTES
+    return ((start, end) for kind, start, end in _of_queues(text) if kind in DECLARES_QUEUES)
+
+
+def _of_queues(text: mmap.mmap) -> Iterator[tuple[int, int, int]]:
+    """Kind of each record that is about queues, and from where to where it goes."""
+    at, last = FILE_HEADER_BYTES, None
     while at + ENTRY_HEADER_BYTES <= len(text):
-        mark, length = ENTRY.unpack_from(text, at)
-        if mark != ENTRY_MARK:
+        mark, length, position = ENTRY.unpack_from(text, at)
+        # Entries are numbered through; what lies behind the last one may be of a file that was here before.
+        if mark != ENTRY_MARK or last not in (None, position - 1):
             return
+        last = position
         start = at + ENTRY_HEADER_BYTES
         end = min(start + length, len(text))
         while start + RECORD.size <= end:
             kind, size = RECORD.unpack_from(text, start)
             start += RECORD.size
-            if kind in DECLARES_QUEUES:
-                yield start, min(start + size, end)
+            if kind in (*DECLARES_QUEUES, QUEUE_DROP):
+                yield kind, start, min(start + size, end)
             start += size
         at += (ENTRY_HEADER_BYTES + length + ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
 
@@ -242,28 +302,35 @@ def _restores(release: str, name: str, places: Places) -> Iterator[str]:
         )
 
 
+def _in_use(name: str, places: Places) -> str:
+    """The release that an instance runs, or would, where it does not run."""
+    return link_name(places.loaded(name, "release")) or link_name(places.current)
+
+
 def _drains(executable: str, release: str, name: str, places: Places) -> Iterator[str]:
     """A broker that runs knows what holds, while files of its journal go on to say what is over. Where none answers,
-    that release reads the journal itself, as its start would; that a node is only cordoned it passes over there.
+    because it does not run, hangs or comes to no start, a way back is wanted most: so only what the files say last of
+    queues keeps from it, which needs neither the lock nor a whole journal. That a node is cordoned nobody sees then.
     """
-    data, admin = os.path.join(places.data, name), ["admin", "--instance", name]
-    if not files_of(os.path.join(data, "journal")):
+    journal, admin = os.path.join(places.data, name, "journal"), ["admin", "--instance", name]
+    if not files_of(journal):
         return
     try:
         shown = command.run([*admin, "scale-down-show"], executable)
-        if shown.code == command.DONE:
-            drains = command.run([*admin, "drain-show"], executable).json()["drains"]
-            yield from _drained(release, name, shown.json()["state"], [one["queue"] for one in drains])
-        elif UNKNOWN not in shown.complaint:
-            read = command.run(["journal", "info", "--data-directory", data], executable, time_s=READ_S_MAX)
-            if read.code != command.DONE:
-                yield (
-                    f"release {release} does not read the journal of {name}, whose broker does not answer: "
-                    f"{read.complaint}; have that run with the release that it has, and take back what drains "
-                    "(mqctl undrain, or mqctl scale-down --cancel), or stop it where it hangs"
-                )
-    except (command.CommandFault, LookupError, TypeError) as fault:
-        yield f"nobody can say whether release {release} starts with the journal of {name}: {fault}"
+        if UNKNOWN in shown.complaint:
+            return
+        state = shown.json()["state"]
+        queues = [one["queue"] for one in command.run([*admin, "drain-show"], executable).json()["drains"]]
+    except (command.CommandFault, LookupError, TypeError):
+        queues = drains_in(journal)
+        if queues:
+            yield (
+                f"release {release} does not start with queues that drain to another node, and by the journal of "
+                f"{name}, whose broker does not answer, {queues[0]} does: have it run with the release that it has, "
+                "and take that back (mqctl undrain, or mqctl scale-down --cancel)"
+            )
+    else:
+        yield from _drained(release, name, state, queues)
 
 
 def _drained(release: str, name: str, state: str, queues: list[str]) -> Iterator[str]:

@@ -219,7 +219,7 @@ def test_a_queue_that_drains_keeps_from_the_way_back_for_as_long_as_it_does(make
     source.admin("drain-queue", queue="orders", node="mq1")
     assert ["queue orders of data does" in one for one in back.faults()] == [True]
     assert source.stop() == 0
-    assert ["drains_as" in one for one in back.faults()] == [True]
+    assert ["whose broker does not answer, orders does" in one for one in back.faults()] == [True]
     be(source, OLD)
     with pytest.raises(BrokerFailed):
         source.start()
@@ -235,6 +235,29 @@ def test_a_queue_that_drains_keeps_from_the_way_back_for_as_long_as_it_does(make
     be(source, OLD)
     source.start()
     assert left(source) + left(nodes.brokers[1]) == COUNT
+
+
+def test_a_broker_that_does_not_answer_and_a_damaged_journal_keep_nobody_from_the_way_back(
+    make_broker: Make, tmp_path: Path
+) -> None:
+    """A release that hangs, or ends at each start, is left; and what damage gives up is said by options."""
+    broker = make_broker()
+    broker.start()
+    publish(broker, [f"message {number}" for number in range(COUNT)], "orders")
+    back = WayBack(tmp_path, broker)
+    broker.admin_socket.unlink()  # it still has the lock
+    assert back.faults() == []
+    broker.kill()
+    file = min((broker.data_directory / "journal").glob("journal-*.mqj"))
+    text = bytearray(file.read_bytes())
+    text[text.index(b"message 9")] ^= 1
+    file.write_bytes(text)
+    assert back.faults() == []
+    broker.options["journal"] = {"journal-on-damage": "truncate"}
+    broker.write_config()
+    be(broker, OLD)
+    broker.start()
+    assert left(broker) < COUNT
 
 
 WRITTEN = """

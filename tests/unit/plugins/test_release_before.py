@@ -23,7 +23,7 @@ from mqbroker.io.files.identity import RESTORE_MARKER
 from mqbroker.journal.entry import ENTRY, ENTRY_MARK, frame_entry
 from mqbroker.journal.format import FILE_MARK, READ_VERSIONS, decode_file_header, encode_file_header
 from mqbroker.journal.message_records import encode_run_head
-from mqbroker.journal.records import Checkpoint, RecordKind, encode_checkpoint, encode_queue
+from mqbroker.journal.records import Checkpoint, RecordKind, encode_checkpoint, encode_number, encode_queue
 from mqctl.remote import kept
 
 OLD, NEW, NEWER = "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "0.3.0-cccccccc"
@@ -152,30 +152,48 @@ def test_a_release_says_itself_what_it_cannot_run_with(host: Host) -> None:
     assert host.faults(OLD)[0].startswith(f"release {OLD} does not run here: ")
 
 
+PLAIN = QueueKind("held", "held", "anycast")
+HELD = replace(PLAIN, forwards_to="b", route=("b",), drains_as="drain.1").encoded()
 # A broker that has no such operation, and a folder without one; whatever else is asked is answered well.
 NO_DRAINS = '[ "$1" != admin ] || { echo "unknown operation" >&2; exit 1; }\n'
 GONE = "the broker is not running"
 DRAINS = [
-    ({"state": "none"}, [], "", []),
-    ({"state": "moved"}, [], "", ["and default leaves (moved): take that back"]),
-    ({"state": "ends"}, ["orders"], "", ["and queue orders of default does: take that back and wait until it is over"]),
-    ({"state": "none"}, ["orders"], "", ["and queue orders of default does: take that back"]),
-    ({"state": "cordoned"}, [], "", ["does not know that default is cordoned, and would let clients in"]),
-    ("unknown operation 'scale-down-show'", [], "", []),
-    (GONE, [], "", []),
-    (GONE, [], "queue 5: drains_as", ["does not read the journal of default, whose broker does not answer: queue 5"]),
-    (GONE, [], "another process uses it", ["whose broker does not answer: another process uses it; have that run"]),
-    ([], [], "", ["nobody can say whether release 0.1.0-aaaaaaaa starts with the journal of default"]),
+    ({"state": "none"}, [], []),
+    ({"state": "moved"}, [], ["and default leaves (moved): take that back"]),
+    ({"state": "ends"}, ["orders"], ["and queue orders of default does: take that back and wait until it is over"]),
+    ({"state": "none"}, ["orders"], ["and queue orders of default does: take that back"]),
+    ({"state": "cordoned"}, [], ["does not know that default is cordoned, and would let clients in"]),
+    ("unknown operation 'scale-down-show'", [], []),
+    (GONE, [], ["by the journal of default, whose broker does not answer, held does: have it run"]),
+    ([], [], ["by the journal of default, whose broker does not answer, held does"]),
 ]
 
 
-@pytest.mark.parametrize(("shown", "queues", "unread", "said"), DRAINS)
+@pytest.mark.parametrize(("shown", "queues", "said"), DRAINS)
 def test_a_release_that_refuses_queues_that_drain_is_not_gone_back_to_while_one_does(
-    host: Host, shown: object, queues: list[str], unread: str, said: list[str]
+    host: Host, shown: object, queues: list[str], said: list[str]
 ) -> None:
-    """The broker says so where it answers; else that release reads the journal as its start would."""
-    is_answer = not isinstance(shown, str)
-    answer = f"echo '{json.dumps(shown)}'" if is_answer else f'echo "{shown}" >&2; exit 1'
+    """The broker says so where it answers; else the last word of the journal. A release in use refuses nothing."""
+    host.point_to(NEW)
+    answers(host, shown, queues)
+    assert host.faults(OLD) == []  # no broker has written anything there
+    journal = host.root / "data/default/journal"
+    journal.mkdir(parents=True)
+    (journal / "journal-0000000001.mqj").write_bytes(segment(opened(q1=HELD)))
+    found = host.faults(OLD)
+    assert len(found) == len(said)
+    assert all(part in one for one, part in zip(found, said, strict=True)), found
+    host.point_to(OLD)
+    assert host.faults(OLD) == []
+    running = Path(host.places.loaded("default", "release"))
+    running.parent.mkdir(parents=True)
+    running.symlink_to(f"releases/{NEW}")  # the link has moved, and the broker was not restarted yet
+    assert len(host.faults(OLD)) == len(said)
+
+
+def answers(host: Host, shown: object, queues: list[str]) -> None:
+    """The old release's client says this of the broker; it reads no journal for a trial."""
+    answer = f'echo "{shown}" >&2; exit 1' if isinstance(shown, str) else f"echo '{json.dumps(shown)}'"
     drains = json.dumps({"drains": [{"queue": one} for one in queues]})
     host.program(
         OLD,
@@ -183,23 +201,21 @@ def test_a_release_that_refuses_queues_that_drain_is_not_gone_back_to_while_one_
 case "$1 $4" in
 "admin scale-down-show") {answer};;
 "admin drain-show") echo '{drains}';;
-"journal {host.places.data}/default") echo "{unread}" >&2; [ -z "{unread}" ];;
+journal*) exit 1;;
 esac
 """,
     )
-    assert host.faults(OLD) == []  # no broker has written anything there
-    (host.root / "data/default/journal").mkdir(parents=True)
-    (host.root / "data/default/journal/journal-0000000001.mqj").write_bytes(segment(DECLARED))
-    found = [one for one in host.faults(OLD) if "retroactive-of" not in one]
-    assert len(found) == len(said)
-    assert all(part in one for one, part in zip(found, said, strict=True)), found
 
 
 def test_a_release_that_would_start_where_a_restore_was_cut_off_is_not_gone_back_to(host: Host) -> None:
-    host.program(OLD, "#!/bin/sh\n")
+    """What the journal says that is half restored is no second reason."""
+    host.point_to(NEW)
+    answers(host, GONE, [])
     host.program(NEW, f"#!/bin/sh\necho '{json.dumps({release_trial.KNOWS_RESTORES: True})}'\n")
-    (host.root / "data/default").mkdir(parents=True)
+    journal = host.root / "data/default/journal"
+    journal.mkdir(parents=True)
     assert host.faults(OLD) == []
+    (journal / "journal-0000000001.mqj").write_bytes(segment(opened(q1=HELD)))
     (host.root / "data/default" / RESTORE_MARKER).touch()
     (said,) = host.faults(OLD)
     assert "does not know that a restore of default was cut off" in said
@@ -269,6 +285,37 @@ def test_a_ring_is_found_where_a_journal_declares_it_and_not_in_messages(what: s
     assert release_trial.ring_in(str(tmp_path)) == (RING.name if is_there else "")
 
 
+def opened(**queues: bytes) -> bytes:
+    """A checkpoint with these queues, `q1` for number 1."""
+    return encode_checkpoint(Checkpoint(1, 9, 0, {int(name[1:]): (said, False) for name, said in queues.items()}))
+
+
+SAYS_SO = encode_run_head(7, 1, [1], len(HELD)) + HELD
+LAST_WORDS = {
+    "a checkpoint": ([segment(opened(q1=PLAIN.encoded(), q2=HELD))], True),
+    "a queue": ([segment(opened(), SAYS_SO, encode_queue(1, HELD))], True),
+    "one that ends": ([segment(opened(q1=replace(PLAIN, drain_ends=True).encoded()))], True),
+    "one that is over": ([segment(opened(q1=HELD), encode_queue(1, PLAIN.encoded()))], False),
+    "one of two": ([segment(opened(q1=HELD, q2=HELD), encode_queue(2, PLAIN.encoded()))], True),
+    "one that is gone": ([segment(opened(q1=HELD), encode_number(RecordKind.QUEUE_DROP, 1))], False),
+    "a file before": ([segment(opened(q1=HELD)), segment(opened(q1=PLAIN.encoded()))], False),
+    "a file that was just made": ([segment(opened(q1=HELD)), segment()], True),
+    "an empty file": ([segment(opened(q1=HELD)), b""], True),
+    "a file without its beginning": ([segment(opened(q1=HELD)), segment(encode_queue(1, PLAIN.encoded()))], True),
+    "a message": ([segment(opened(), SAYS_SO)], False),
+    "damage": ([segment(opened(q1=HELD)).replace(ENTRY_MARK, b"none")], False),
+    "what was there before": ([segment(opened())[:-ZEROS] + segment(opened(q1=HELD))[64:]], False),
+}
+
+
+@pytest.mark.parametrize("what", LAST_WORDS)
+def test_of_each_queue_the_last_word_says_whether_it_drains(what: str, tmp_path: Path) -> None:
+    files, does_drain = LAST_WORDS[what]
+    for number, text in enumerate(files, 1):
+        (tmp_path / f"journal-{number:010d}.mqj").write_bytes(text)
+    assert release_trial.drains_in(str(tmp_path)) == (["held"] if does_drain else [])
+
+
 @pytest.mark.slow
 def test_a_file_that_was_cut_anywhere_is_read_to_there(tmp_path: Path) -> None:
     records = [message_that_says(RING), encode_queue(2, RING.encoded()), message_that_says(RING)]
@@ -303,6 +350,7 @@ def test_layouts_are_those_of_the_broker() -> None:
     assert release_trial.ENTRY_MARK == ENTRY_MARK
     assert release_trial.RESTORE_MARKER == RESTORE_MARKER
     assert release_trial.DECLARES_QUEUES == (RecordKind.QUEUE, RecordKind.CHECKPOINT)
+    assert release_trial.QUEUE_DROP == RecordKind.QUEUE_DROP
 
 
 @pytest.mark.slow
