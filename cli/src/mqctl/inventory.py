@@ -75,6 +75,12 @@ class InventoryCluster:
         known = ", ".join(one.name for one in self.hosts)
         raise UsageError(f"{name} is not a host of cluster {self.name}, which has {known}", "mqctl inventory check")
 
+    def known(self, limit: str) -> str:
+        """What of a `limit` that was noted still matches a host: one of then may have left the cluster since."""
+        return ",".join(
+            one for one in names_in(limit) if any(fnmatch.fnmatchcase(host.name, one) for host in self.hosts)
+        )
+
     def limited(self, limit: str) -> list[Host]:
         """Hosts whose names match one of the wildcards in `limit`; all without any."""
         patterns = names_in(limit)

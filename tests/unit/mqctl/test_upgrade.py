@@ -172,9 +172,31 @@ def test_an_upgrade_goes_on_to_the_release_that_it_was_begun_for(
     manifest = describe(folder / "bundle", "0.2.0", parse_target("3.11", "manylinux_2_36_x86_64"))
     (folder / "bundle" / MANIFEST).write_text(manifest.to_json())
     # However it is said: the messages name --resume.
-    for step, is_resumed in ((UpgradeStep.RESUME, False), (UpgradeStep.RUN, True)):
-        with pytest.raises(CommandError, match=f"begun with release {GOAL}, and this is {manifest.release}"):
-            upgrade.run(world, Options(step=step, resume=is_resumed, yes=True, bundle=str(folder / "bundle")))
+    for is_held in (True, False):
+        for step, is_resumed in ((UpgradeStep.RESUME, False), (UpgradeStep.RUN, True)):
+            with pytest.raises(
+                CommandError, match=f"begun with release {GOAL}, and this is {manifest.release}"
+            ) as raised:
+                upgrade.run(world, Options(step=step, resume=is_resumed, yes=True, bundle=str(folder / "bundle")))
+            assert "or this one without --resume, where nothing holds the cluster any more" in raised.value.attempt
+        if is_held:
+            upgrade.run(world, Options(step=UpgradeStep.STOP, yes=True))
+    with pytest.raises(CommandError) as raised:  # these folders make no plan
+        upgrade.run(world, Options(yes=True, bundle=str(folder / "bundle")))
+    assert "begun with release" not in raised.value.what
+
+
+@pytest.mark.slow
+def test_an_upgrade_goes_on_without_hosts_that_have_left_since(
+    world: World, cluster: InventoryCluster, folder: Path
+) -> None:
+    for limit, said in (("mq1,mq4", "it was begun for mq1, and"), ("mq4,mq5*", "")):
+        operation.end(world, begun(world, cluster, operation.typed(UPGRADE, limit)))
+        with pytest.raises(
+            CommandError, match="bundle" if said else "begun for mq4,mq5.*none of these hosts is in the"
+        ):
+            upgrade.run(world, Options(step=UpgradeStep.RESUME, yes=True))
+        assert said in told(world)
 
 
 def note(number: int, what: str = UPGRADE, **more: Any) -> dict[str, Any]:

@@ -159,7 +159,8 @@ def require_goal(command: str, noted: str, release: str) -> None:
     if noted not in ("", release):
         raise CommandError(
             f"{command} was begun with release {noted}, and this is {release}; nothing was changed",
-            f"{command} --resume with that release, or mqctl operation release first",
+            f"{command} --resume with that release; or this one without --resume, where nothing holds the cluster any "
+            "more (mqctl operation release)",
         )
 
 

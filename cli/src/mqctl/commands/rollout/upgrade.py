@@ -94,7 +94,13 @@ def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
     notes = noted(world, cluster)
     if not operation.goal_of(notes, UPGRADE.command):
         raise CommandError("no upgrade is noted on any host; nothing was changed", "mqctl upgrade")
-    limit = options.limit or operation.limit_of(notes)
+    begun_for = operation.limit_of(notes)
+    limit = options.limit or cluster.known(begun_for)
+    if begun_for and not limit:
+        raise CommandError(
+            f"the upgrade was begun for {begun_for}, and none of these hosts is in the inventory any more; "
+            "nothing was changed", "mqctl upgrade, which is for all"
+        )  # fmt: skip
     if limit and not options.limit:
         world.note(f"it was begun for {limit}, and goes on for these hosts; mqctl upgrade is for all")
     return roll_out(world, replace(options, limit=limit, resume=True), UPGRADE)
