@@ -319,6 +319,7 @@ def test_a_playbook_goes_on_only_with_what_it_began_itself(what: str, instead_of
          ("2", "mqctl upgrade --limit mq1")),
         ([{"number": 7, "what": "mqctl upgrade", "goal": "2"}, None], "3", ("3", "a drain of mq3")),
         ([None, None], "", ("", "")),
+        ([{"number": 7, "what": "a drain"}, None], "", ("", "")),
     ],
 )  # fmt: skip
 def test_a_playbook_that_is_about_no_release_keeps_which_one_it_was_and_by_whom(
