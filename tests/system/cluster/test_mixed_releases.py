@@ -41,8 +41,9 @@ COUNT = 60
 class MixedNodes(Nodes):
     """Nodes of which each is told the release that it runs."""
 
-    def __init__(self, make: Make, *releases: str) -> None:
-        super().__init__(make, len(releases), settings={"#": {"redistribution-delay": 0}})
+    def __init__(self, make: Make, *releases: str, **rules: Any) -> None:
+        said = {name.replace("_", "-"): value for name, value in rules.items()}
+        super().__init__(make, len(releases), settings={"#": {"redistribution-delay": 0, **said}})
         for broker, release in zip(self.brokers, releases, strict=True):
             be(broker, release)
 
@@ -93,6 +94,17 @@ def all_read(broker: BrokerProcess, *formats: int) -> None:
     wait_for(broker, what, lambda found: found["journal_formats"] == list(formats))
 
 
+def reject(broker: BrokerProcess, address: str) -> None:
+    """A message that is sent there becomes a dead letter."""
+    broker.admin("queue-create", name=address)
+    publish(broker, [address], address)
+    with sync.connect(uri_of(broker), allow_plain=True) as connection:
+        (message,) = connection.receiver(address).receive_many(1, timeout=PATIENCE_S)
+        message.reject()
+    own = f"DLQ.{address}"
+    wait_for(broker, "it is there", lambda found: own in [row["name"] for row in found["queues"]], "queues")
+
+
 def left(broker: BrokerProcess) -> int:
     return waiting_in(broker.admin("queues"))
 
@@ -112,6 +124,21 @@ def test_messages_reach_a_queue_at_a_node_of_the_other_release(make_broker: Make
     publish(one, numbered(COUNT), "news")
     assert bodies(two, COUNT, "news-of-two") == numbered(COUNT)
     wait_for(one, "nothing waits", lambda found: [row["depth"] for row in found["links"]] == [0])
+
+
+def test_dead_letters_of_each_release_go_to_queues_of_their_own_origin_as_far_as_it_knows_them(
+    make_broker: Make,
+) -> None:
+    """The release before is not told of queues for one origin: it would send them all of its dead letters."""
+    nodes = MixedNodes(make_broker, OLD, NEW, dead_letter_address="dead", auto_create_dead_letter_resources=True)
+    old, new = nodes.start()
+    nodes.all_linked()
+    reject(new, "ours")
+    knows(old, 1, 0)
+    reject(old, "theirs")
+    assert [bodies(old, 1, "DLQ.theirs"), bodies(new, 1, "DLQ.ours")] == [["theirs"], ["ours"]]
+    assert old.admin("cluster-canary", timeout_ms=int(PATIENCE_S * 1000) // 4)["is_whole"]
+    assert bodies(new, 1, "DLQ.ours") == ["ours"]
 
 
 @pytest.mark.parametrize("releases", [(OLD, NEW), (NEW, OLD)])

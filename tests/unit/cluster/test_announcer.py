@@ -11,7 +11,7 @@ from mqbroker.base.notice import Notice
 from mqbroker.cluster import announcer as announcing
 from mqbroker.cluster import notices as n
 from mqbroker.cluster.address_match import AddressPrefixes
-from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.cluster.announcer import Announcer, Subscriber, SubscriberWish
 from mqbroker.cluster.fields import Connector
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 
@@ -36,8 +36,8 @@ class Teller:
     def wake(self) -> None:
         self.woken += 1
 
-    def subscribe(self, node_id: str = A, max_hops: int = 1, address: str = "") -> Subscriber:
-        return self.announcer.subscribe(node_id, max_hops, AddressPrefixes(address), self.wake)
+    def subscribe(self, node_id: str = A, max_hops: int = 1, address: str = "", **knows: bool) -> Subscriber:
+        return self.announcer.subscribe(node_id, SubscriberWish(max_hops, AddressPrefixes(address), **knows), self.wake)
 
     def live(self, **wish: Any) -> Subscriber:
         """One that has taken everything."""
@@ -167,6 +167,24 @@ def test_queues_of_the_addresses_that_a_subscriber_asks_for(address: str, queues
     for name in ("a", "b", "$sys", "$.sf.all.1"):
         teller.announcer.queue_added(name, name, "anycast", "")
     assert [text.split()[1].partition("@")[0] for text in lines(subscriber.take(ALL))] == queues
+
+
+def test_queues_for_what_is_moved_from_one_address_are_told_those_who_know_what_that_is() -> None:
+    """A release that passes over `moved_from` would send them whatever is moved."""
+    teller = Teller()
+    knowing, older = (teller.live(max_hops=2, knows_moved_from=knows) for knows in (True, False))
+    teller.announcer.queue_added("DLQ.orders", "dead", "multicast", "", moved_from="orders")
+    teller.announcer.remote_added(RemoteBinding("DLQ.x", "dead", "multicast", "", C, C, 1, moved_from="x"))
+    teller.announcer.consumer_joined("DLQ.orders", "")
+    teller.announcer.queue_removed("DLQ.orders")
+    assert [n.decode(text) for text in knowing.take(ALL)] == [
+        n.BindingAdded("DLQ.orders", "dead", "multicast", "", B, 0, moved_from="orders"),
+        n.BindingAdded("DLQ.x", "dead", "multicast", "", C, 1, moved_from="x"),
+        n.ConsumerCreated("DLQ.orders" + B, ""),
+        n.BindingRemoved("DLQ.orders" + B, deleted=True),
+    ]
+    assert older.take(ALL) == []
+    assert lines(teller.subscribe(max_hops=2, knows_moved_from=False).take(ALL)) == [*HEAD, "reset-complete"]
 
 
 def test_internal_queues_are_told_nobody() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.cluster import notices as n
 from mqbroker.cluster.address_match import AddressPrefixes
-from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.cluster.announcer import Announcer, Subscriber, SubscriberWish
 from mqbroker.cluster.remote_table import Around, RemoteTable, counts_of
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 
@@ -53,7 +53,7 @@ class Node:
         if other.name not in self.tables:
             self.tables[other.name] = RemoteTable(self.around, IDS[other.name])
         other.subscribers[self.name] = other.announcer.subscribe(
-            IDS[self.name], self.max_hops, AddressPrefixes(""), lambda: None
+            IDS[self.name], SubscriberWish(self.max_hops, AddressPrefixes("")), lambda: None
         )
 
     def disconnect(self, other: Node, *, is_given_up: bool) -> None:

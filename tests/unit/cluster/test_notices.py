@@ -58,6 +58,11 @@ ALL: list[tuple[n.ClusterNotice, str]] = [
         f'"node_id":"{NODE}","distance":1,"exclusive":true}}',
     ),
     (
+        n.BindingAdded("DLQ.orders", "dead", "multicast", "", NODE, 1, moved_from="orders"),
+        '{"kind":"binding-added","queue":"DLQ.orders","address":"dead","routing":"multicast","selector":"",'
+        f'"node_id":"{NODE}","distance":1,"moved_from":"orders"}}',
+    ),
+    (
         n.Member(NODE, "0" * 32, "mq2", (), n.Version(7, 1), scale_down_group="east"),
         f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[],"version":[7,1],'
         '"scale_down_group":"east"}',
@@ -137,7 +142,7 @@ CHANGES: list[tuple[n.ClusterNotice, dict[str, Any]]] = [
     (ALL[0][0], {"version": [1, 2, 3]}), (ALL[0][0], {"scale_down_group": 5}), (ALL[0][0], {"scale_down_group": "a b"}),
     (ALL[4][0], {"routing": "ANYCAST"}), (ALL[4][0], {"distance": -1}), (ALL[4][0], {"distance": 65}),
     (ALL[4][0], {"queue": 5}), (ALL[4][0], {"node_id": NODE.upper() + "x"}), (ALL[5][0], {"cluster_name": "orders"}),
-    (ALL[4][0], {"volatile": "yes"}), (ALL[4][0], {"exclusive": 1}),
+    (ALL[4][0], {"volatile": "yes"}), (ALL[4][0], {"exclusive": 1}), (ALL[4][0], {"moved_from": None}),
     (ALL[7][0], {"selector": None}), (ALL[8][0], {"cluster_name": NODE + "x"}), (ALL[3][0], {"kind": 5}),
 ]  # fmt: skip
 

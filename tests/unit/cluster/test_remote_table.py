@@ -162,6 +162,7 @@ def test_a_neighbour_that_is_given_up_has_nothing() -> None:
         added(selector="a = 1"),
         n.BindingAdded("q", "q", "multicast", "", B, 0),
         n.BindingAdded("q", "q", "anycast", "", B, 0, exclusive=True),
+        n.BindingAdded("q", "q", "anycast", "", B, 0, moved_from="orders"),
     ],
 )
 def test_a_binding_that_has_changed_is_another_one(other: n.BindingAdded) -> None:

@@ -4,7 +4,8 @@ Who subscribes gets members, then all bindings between RESET and RESET_COMPLETE,
 ordered stream. Bindings are looked up when their turn comes, so nothing of the beginning waits in memory; changes of
 those whose turn is still to come are left out. A subscriber that does not take changes quickly enough begins anew. It
 is told of queues that are less than `max_hops` away from here, and never of its own or of those that are reached
-through it.
+through it. Nor is one that does not know `moved_from` told of queues for what is moved from one address alone: it would
+send them whatever is moved.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Final
+from typing import Any, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
@@ -49,15 +50,21 @@ class ToldBinding:
     consumers: Counts
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriberWish:
+    """What a neighbour asks to be told of. `knows_moved_from`: its release sends no queue what is not for it."""
+
+    max_hops: int
+    address: AddressPrefixes
+    knows_moved_from: bool = True
+
+
 class Subscriber:
     """A neighbour that is told. `more` is called when there is something to take again."""
 
-    def __init__(
-        self, announcer: Announcer, node_id: str, max_hops: int, address: AddressPrefixes, more: Callable[[], None]
-    ) -> None:
+    def __init__(self, announcer: Announcer, node_id: str, wish: SubscriberWish, more: Callable[[], None]) -> None:
         self.node_id = node_id
-        self.max_hops = max_hops
-        self.address = address
+        self.wish = wish
         self.restarts_total = -1
         self._announcer = announcer
         self._more = more
@@ -91,9 +98,10 @@ class Subscriber:
         """Whether it is told of this binding."""
         added = told.added
         return (
-            added.distance < self.max_hops
+            added.distance < self.wish.max_hops
             and self.node_id not in (added.node_id, told.via)
-            and self.address.matches(added.address)
+            and self.wish.address.matches(added.address)
+            and (self.wish.knows_moved_from or not added.moved_from)
         )
 
     def take(self, count_max: int) -> list[bytes]:
@@ -158,9 +166,9 @@ class Announcer:
 
     # -- who is told ---------------------------------------------------------------------------------------------------
 
-    def subscribe(self, node_id: str, max_hops: int, address: AddressPrefixes, more: Callable[[], None]) -> Subscriber:
+    def subscribe(self, node_id: str, wish: SubscriberWish, more: Callable[[], None]) -> Subscriber:
         """A neighbour wants to know; it may take from now on."""
-        subscriber = Subscriber(self, node_id, max_hops, address, more)
+        subscriber = Subscriber(self, node_id, wish, more)
         LOOK.has_touched = True
         self.subscribers.append(subscriber)
         return subscriber
@@ -194,14 +202,14 @@ class Announcer:
         if len(text) > NOTICE_BYTES_MAX:
             return  # it is refused by the sender's time running out, as where nobody answers
         direct = [each for each in self.subscribers if each.node_id == notice.to]
-        around = [each for each in self.subscribers if notice.distance < each.max_hops]
+        around = [each for each in self.subscribers if notice.distance < each.wish.max_hops]
         for subscriber in direct or around:
             if subscriber.node_id not in (notice.node_id, came_from):
                 subscriber.change(text)
 
-    def queue_added(self, queue: str, address: str, routing: str, selector: str, **traits: bool) -> None:
+    def queue_added(self, queue: str, address: str, routing: str, selector: str, **traits: Any) -> None:
         """This node has a queue, without consumers yet, or has it on other terms, with those that it had. `traits`:
-        `volatile` and `exclusive` of BindingAdded."""
+        `volatile`, `exclusive` and `moved_from` of BindingAdded."""
         added = BindingAdded(queue, address, routing, selector, self._node_id, 0, **traits)
         known = self.told.get(added.cluster_name)
         self._add(added, "", {} if known is None else dict(known.consumers))
@@ -222,7 +230,7 @@ class Announcer:
         """A neighbour leads to a queue."""
         added = BindingAdded(
             binding.queue, binding.address, binding.routing, binding.selector, binding.node_id, binding.distance,
-            binding.is_volatile, binding.is_exclusive,
+            binding.is_volatile, binding.is_exclusive, binding.moved_from,
         )  # fmt: skip
         self._add(added, binding.target, counts_of(binding))
 

@@ -98,6 +98,7 @@ class BindingAdded:
     """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it.
 
     `volatile`: it does not outlive the process that has it. `exclusive`: one consumer at a time gets its messages.
+    `moved_from`: it gets nothing but what is moved to its address, as dead or expired, from this one.
     """
 
     queue: str
@@ -108,6 +109,7 @@ class BindingAdded:
     distance: int
     volatile: bool = False
     exclusive: bool = False
+    moved_from: str = ""
 
     @property
     def cluster_name(self) -> str:
@@ -184,6 +186,7 @@ KINDS: Final[dict[type[Any], str]] = {
 # Fields that earlier releases do not have; they are left out where they say nothing.
 _LATER: Final = (
     "grouping", "clients", "heir", "scale_down_group", "journal_formats", "deleted", "volatile", "exclusive",
+    "moved_from",
 )  # fmt: skip
 _CONNECTORS: Final = ("connectors", "clients")
 
@@ -265,6 +268,7 @@ def _binding_added(row: dict[str, Any]) -> BindingAdded:
         number_of(row, "distance", DISTANCE_MAX, 0),
         flag_of(row, "volatile"),
         flag_of(row, "exclusive"),
+        text_of(row, "moved_from") if "moved_from" in row else "",
     )
 
 

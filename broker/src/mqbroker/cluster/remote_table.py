@@ -263,10 +263,13 @@ class RemoteTable:
         """Whether it is the same binding as before, which then stays."""
         name = notice.cluster_name
         binding = self.bindings[name]
-        told = notice.address, notice.routing, notice.selector, notice.distance + 1, notice.volatile, notice.exclusive
+        told = (
+            notice.address, notice.routing, notice.selector, notice.distance + 1, notice.volatile, notice.exclusive,
+            notice.moved_from,
+        )  # fmt: skip
         known = (
             binding.address, binding.routing, binding.selector, binding.distance, binding.is_volatile,
-            binding.is_exclusive,
+            binding.is_exclusive, binding.moved_from,
         )  # fmt: skip
         if name not in self._stale or told != known:
             return False
@@ -313,7 +316,7 @@ class RemoteTable:
     def _know(self, notice: BindingAdded) -> RemoteBinding:
         binding = RemoteBinding(
             notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
-            notice.distance + 1, notice.volatile, notice.exclusive,
+            notice.distance + 1, notice.volatile, notice.exclusive, notice.moved_from,
         )  # fmt: skip
         LOOK.has_touched = True
         self.bindings[binding.cluster_name] = binding

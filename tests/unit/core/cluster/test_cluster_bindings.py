@@ -6,10 +6,13 @@ from collections import Counter
 
 import pytest
 from mqbroker.admin import moves
-from mqbroker.core.address.address import Address
+from mqbroker.core.address.address import MULTICAST, Address, Origin
+from mqbroker.core.address.diverts import QUEUES_PER_COPY
+from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster import forwarding
-from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, STRICT
+from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, STRICT, bindings_at
 from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.store.store import Store
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message
@@ -102,6 +105,79 @@ def test_a_move_makes_few_messages_in_a_step_of_which_queues_of_other_nodes_get_
         know(stage.broker.store, 2, f"s{number}", address="news", routing="multicast")
     assert stage.admin("send", address="source", messages=[{"body": "x"}] * 4) == {"accepted": 4}
     assert max(pieces_of(stage, "source", address="news")) == 1
+
+
+def takers(address: Address, moved_from: str = "") -> set[str]:
+    """The queues of the cluster, by their names in it or here, that get a message which is moved from there."""
+    routed = address.route(single(build_message(b"m")), Origin(moved_from))
+    return {name for _, _, queues in routed for each in queues for name in each.kind.route or (each.kind.name,)}
+
+
+DEAD = {"address": "dead", "routing": "multicast"}
+
+
+def test_a_queue_for_what_is_moved_from_one_address_gets_nothing_else_at_whichever_node_it_is() -> None:
+    store = Stage().broker.store
+    of_q0, _ = (know(store, 2, f"DLQ.q{number}", **DEAD, moved_from=f"q{number}") for number in (0, 1))
+    know(store, 2, "all", **DEAD)
+    address, all_of_them = store.addresses["dead"], "all" + node(2)
+    assert takers(address) == takers(address, "mine") == {all_of_them}
+    assert takers(address, "q0") == {all_of_them, of_q0.cluster_name}
+    assert address.copied_elsewhere == 1, "each message has those of one origin at most"
+    store.remotes.connection("c").remove(of_q0)
+    assert takers(address, "q0") == {all_of_them}
+
+
+def test_queues_that_are_all_for_what_is_moved_take_nothing_that_is_sent() -> None:
+    stage = Stage()
+    know(stage.broker.store, 2, "DLQ.q0", **DEAD, moved_from="q0")
+    address = stage.broker.store.addresses["dead"]
+    assert not address.takes_each()
+    assert takers(address) == set()
+    stage.admin("queue-create", name="source")
+    assert stage.admin("send", address="source", messages=[{"body": "x"}]) == {"accepted": 1}
+    assert stage.admin("messages-move", queue="source", address="dead") == {"moved": 0, "left": 1}
+
+
+def test_of_queues_of_one_name_those_for_the_origin_of_a_message_share_it() -> None:
+    """One was made by hand; or its node is of a release that does not say what it is for."""
+    stage = Stage()
+    store = stage.broker.store
+    stage.admin("queue-create", name="DLQ.q0", address="dead", routing_type="multicast")
+    know(store, 2, "DLQ.q0", **DEAD, moved_from="q0")
+    by_hand = know(store, 3, "DLQ.q0", **DEAD)
+    address = store.addresses["dead"]
+    anybody = {by_hand.cluster_name}
+    assert [takers(address, origin) for origin in ("", "q1")] == [anybody] * 2
+    assert [takers(address, "q0") for _ in "ab"] == [{"DLQ.q0" + node(2)}, anybody]
+    bindings = bindings_at(address)
+    assert bindings is not None
+    group = bindings.group_of(store.queues["DLQ.q0"])
+    assert group is not None
+    assert [each.binding for each in group.remotes] == [by_hand], "what is here is redistributed to no other one either"
+    store.remotes.connection("c").remove(by_hand)
+    assert bindings.group_of(store.queues["DLQ.q0"]) is None
+
+
+def test_a_subscription_that_is_here_and_elsewhere_gets_one_copy_and_counts_as_one() -> None:
+    stage = Stage()
+    store = stage.broker.store
+    for number in range(2 * QUEUES_PER_COPY):
+        stage.admin("queue-create", name=f"s{number}", address="news", routing_type="multicast")
+        know(store, 2, f"s{number}", address="news", routing="multicast")
+    address = store.addresses["news"]
+    assert (address.copied_elsewhere, store.diverts.width_of("news")) == (0, 2)
+    know(store, 2, "s", address="news", routing="multicast")
+    assert address.copied_elsewhere == 1
+    stage.admin("queue-delete", name="s0")
+    assert address.copied_elsewhere == 2
+
+
+def test_a_queue_here_for_what_is_moved_from_one_address_is_not_one_that_gets_copies_elsewhere() -> None:
+    store = Stage().broker.store
+    store.create_queue(QueueKind("DLQ.q0", "dead", MULTICAST, moved_from="q0"), BROKER)
+    know(store, 2, "DLQ.q0", **DEAD)
+    assert store.addresses["dead"].copied_elsewhere == 1
 
 
 def test_copies_of_other_nodes_count_as_long_as_their_queues_are_known() -> None:

@@ -21,6 +21,7 @@ from mqbroker.wire.sections import build_message
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage
 from tests.unit.core.address.test_diverts import counts, divert, stage_with
+from tests.unit.core.cluster.test_cluster_bindings import know
 
 CLOSING_BYTECODES = 200
 DIES = {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}
@@ -117,14 +118,18 @@ def test_messages_that_are_alike_are_copied_as_one_run_and_those_for_one_queue_a
     assert posted(stage, 4, "a.b").close() == 4 * (1 + 10)
 
 
-def test_queues_that_keep_the_dead_letters_of_one_address_each_are_no_copies() -> None:
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_queues_that_keep_the_dead_letters_of_one_address_each_are_no_copies(where: str) -> None:
     kept = DIES | {"auto_create_dead_letter_resources": True}
     stage = stage_with(address_settings={"#": kept}, limits={"transaction_parts_max": 4})
     queue, segment = taken(stage, 4)
     stage.admin("queue-create", name="all", address="DLQ", routing_type="multicast")
     for number in range(10 * QUEUES_PER_COPY):
         kind = QueueKind(f"DLQ.q{number}", "DLQ", MULTICAST, auto_created=True, moved_from=f"q{number}")
-        stage.broker.store.create_queue(kind, BROKER)
+        if where == "here":
+            stage.broker.store.create_queue(kind, BROKER)
+        else:
+            know(stage.broker.store, 2, kind.name, address="DLQ", routing=MULTICAST, moved_from=kind.moved_from)
     assert posted(stage, 1, "DLQ").close() == 1
     work = Transaction(stage.broker.store)
     work.retire(queue, segment, Rejected())

@@ -179,9 +179,9 @@ class Address:
 
     @property
     def copied_elsewhere(self) -> int:
-        """Queues of other nodes that get a copy each of what is sent here."""
+        """Queues of the cluster that other nodes alone have, and that get a copy each of what is sent here."""
         elsewhere = self.cluster_bindings
-        return 0 if elsewhere is None else elsewhere.copied_count
+        return 0 if elsewhere is None else elsewhere.copied_beyond(self.multicast)
 
     @property
     def is_empty(self) -> bool:
@@ -256,7 +256,7 @@ class Address:
         `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
         if self.cluster_bindings is not None:
-            return self.cluster_bindings.route(self, run, self.open_to(origin, only), only)
+            return self.cluster_bindings.route(self, run, origin, only)
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]

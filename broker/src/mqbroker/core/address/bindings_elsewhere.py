@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.address import Address, RoutedPart
+    from mqbroker.core.address.address import Address, Origin, RoutedPart
     from mqbroker.core.queue.message_view import MessageView
     from mqbroker.core.queue.queue import Queue
     from mqbroker.wire.run import Run
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 class BindingsElsewhere(ABC):
     """See the module's docstring."""
 
-    __slots__ = ("copied_count",)
-
-    copied_count: int  # queues of the cluster that get a copy each of what is sent here
+    __slots__ = ()
 
     @abstractmethod
     def __bool__(self) -> bool:
@@ -33,6 +31,10 @@ class BindingsElsewhere(ABC):
     @abstractmethod
     def has(self, routing: str) -> bool:
         """Whether there is one of this routing type."""
+
+    @abstractmethod
+    def copied_beyond(self, queues: list[Queue]) -> int:
+        """How many queues of the cluster get a copy each of what is sent here, but for these, which are here."""
 
     @abstractmethod
     def takes(self, routing: str) -> bool:
@@ -51,5 +53,5 @@ class BindingsElsewhere(ABC):
         """Whether messages go one by one where these queues are here."""
 
     @abstractmethod
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
-        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
+    def route(self, address: Address, run: Run, origin: Origin, only: str) -> list[RoutedPart]:
+        """As `Address.route`, which asks for this."""

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.address.address import ANYCAST, MULTICAST, Address, RoutedPart, parts_by
+from mqbroker.core.address.address import ANYCAST, MULTICAST, UNKNOWN, Address, Origin, RoutedPart, parts_by
 from mqbroker.core.address.bindings_elsewhere import BindingsElsewhere
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.message_view import MessageView, view_at
@@ -62,6 +62,19 @@ class ClusterQueue:
             return [(count, each) for each in members]
         return _shared_out(count, self._turn(members, count))
 
+    def open_to(self, moved_from: str) -> ClusterQueue | None:
+        """It, for messages that are moved from this address, or (empty) are not; without the bindings that take only
+        what is moved from another one, where it has such, and None where it has no other."""
+        open_ones = [each for each in self.remotes if each.binding.moved_from in ("", moved_from)]
+        if len(open_ones) == len(self.remotes):
+            return self
+        if not open_ones:
+            return None
+        LOOK.has_touched = True
+        group = ClusterQueue(self.routing, self.name)
+        group.remotes = open_ones
+        return group
+
     def is_wanted(self, view: MessageView | None) -> bool:
         """Whether a consumer elsewhere would take a message that lies here; `view` None: one or another."""
         return bool(self._wanting(view))
@@ -106,8 +119,10 @@ class ClusterQueue:
 
     @property
     def takes_each(self) -> bool:
-        """Whether they go where no filter asks what they say."""
-        return any(self._is_open(each) and each.binding.filter is None for each in self.remotes)
+        """Whether they go where no filter asks what they say, nor anybody where they come from."""
+        return any(
+            self._is_open(each) and each.binding.filter is None and not each.binding.moved_from for each in self.remotes
+        )
 
     def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
@@ -127,12 +142,14 @@ class ClusterQueue:
 class ClusterBindings(BindingsElsewhere):
     """The bindings that other nodes have for one address."""
 
-    __slots__ = ("_groups", "_is_choosy")
+    __slots__ = ("_asks_origin", "_copied", "_groups", "_is_choosy")
 
     def __init__(self, groups: Iterable[ClusterQueue] = ()) -> None:
         self._groups: dict[tuple[str, str], ClusterQueue] = {(each.routing, each.name): each for each in groups}
-        self.copied_count = sum(routing != ANYCAST for routing, _ in self._groups)
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
+        # Not known since bindings have changed: whether one of them takes only what is moved from one address,
+        self._asks_origin: bool | None = None
+        self._copied: set[str] | None = None  # and the names of those that get copies of what senders send
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -156,12 +173,13 @@ class ClusterBindings(BindingsElsewhere):
 
     def reaches(self, view: MessageView, only: str) -> bool:
         """Whether one of them gets this message if nobody here does; `only` one of this routing type, empty: of any."""
-        groups = (group for group in self._groups.values() if not only or group.routing == only)
+        groups = (group for group in self._open_to("").values() if not only or group.routing == only)
         return any(group.members(None, view) for group in groups)
 
     def group_of(self, queue: Queue) -> ClusterQueue | None:
-        """The bindings elsewhere of a queue that is here."""
-        return self.group(queue.kind.routing, queue.kind.name)
+        """The bindings elsewhere that may have what is in a queue that is here."""
+        group = self.group(queue.kind.routing, queue.kind.name)
+        return None if group is None else group.open_to(queue.kind.moved_from)
 
     def group(self, routing: str, name: str) -> ClusterQueue | None:
         """The bindings elsewhere of a queue of the cluster."""
@@ -178,10 +196,10 @@ class ClusterBindings(BindingsElsewhere):
         LOOK.has_touched = True
         if key not in self._groups:
             self._groups[key] = ClusterQueue(*key)
-            self.copied_count += remote.binding.routing != ANYCAST
         group = self._groups[key]
         group.remotes.append(remote)
         group.remotes.sort(key=lambda each: each.binding.cluster_name)
+        self._look_at_origins()
         self.look()
 
     def remove(self, binding: RemoteBinding) -> None:
@@ -192,13 +210,36 @@ class ClusterBindings(BindingsElsewhere):
         group.remotes = [each for each in group.remotes if each.binding is not binding]
         if not group.remotes:
             del self._groups[key]
-            self.copied_count -= binding.routing != ANYCAST
+        self._look_at_origins()
         self.look()
 
     def look(self) -> None:
         """Filters or consumers of a binding are other ones."""
         LOOK.has_touched = True
         self._is_choosy = None
+
+    def _look_at_origins(self) -> None:
+        """There are other bindings."""
+        LOOK.has_touched = True
+        self._asks_origin = self._copied = None
+
+    def copied_beyond(self, queues: list[Queue]) -> int:
+        """How many queues of the cluster get a copy each of what is sent here, but for these, which are here."""
+        LOOK.has_touched = True
+        if self._copied is None:
+            self._copied = {group.name for group in self._open_to("").values() if group.routing != ANYCAST}
+        copied = self._copied
+        return len(copied) - sum(each.kind.name in copied for each in queues if not each.kind.moved_from)
+
+    def _open_to(self, moved_from: str) -> dict[tuple[str, str], ClusterQueue]:
+        """The groups for messages that are moved from this address, or (empty) are not."""
+        LOOK.has_touched = True
+        if self._asks_origin is None:
+            self._asks_origin = any(each.binding.moved_from for each in self.remotes)
+        if not self._asks_origin:
+            return self._groups
+        groups = {key: group.open_to(moved_from) for key, group in self._groups.items()}
+        return {key: group for key, group in groups.items() if group is not None}
 
     @property
     def is_choosy(self) -> bool:
@@ -210,9 +251,9 @@ class ClusterBindings(BindingsElsewhere):
 
     # -- routing -------------------------------------------------------------------------------------------------------
 
-    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
-        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
-        pairs = self.pairs(open_to, only)
+    def route(self, address: Address, run: Run, origin: Origin, only: str) -> list[RoutedPart]:
+        """As `Address.route`, which asks for this."""
+        pairs = self.pairs(address.open_to(origin, only), origin, only)
         if not self._splits(pairs):
             parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
             return [(begin, count, queues_of(address, members)) for begin, count, members in _joined(parts, run.count)]
@@ -225,22 +266,26 @@ class ClusterBindings(BindingsElsewhere):
 
     def looks_at_each(self, queues: list[Queue]) -> bool:
         """Whether messages go one by one where these queues are here."""
-        return self._splits(self.pairs(queues, ""))
+        return self._splits(self.pairs(queues, UNKNOWN, ""))
 
     def _splits(self, pairs: list[tuple[ClusterQueue, Queue | None]]) -> bool:
         shared_count = sum(group.routing == ANYCAST for group, _ in pairs)
         return self.is_choosy or shared_count > 1 or any(_is_choosy(queue) for _, queue in pairs)
 
-    def pairs(self, open_to: list[Queue], only: str) -> list[tuple[ClusterQueue, Queue | None]]:
-        """Each queue of the cluster with the queue of its name that is here."""
+    def pairs(self, open_to: list[Queue], origin: Origin, only: str) -> list[tuple[ClusterQueue, Queue | None]]:
+        """Each queue of the cluster that may have messages of this origin with the queue of its name that is here.
+
+        `open_to`: those that are here and may have them.
+        """
+        groups = self._open_to(origin.moved_from)
         pairs: list[tuple[ClusterQueue, Queue | None]] = []
         known: dict[tuple[str, str], None] = {}
         LOOK.has_touched = True
         for queue in open_to:
             key = queue.kind.routing, queue.kind.name
             known[key] = None
-            pairs.append((self._groups.get(key) or ClusterQueue(*key), queue))
-        pairs += [(group, None) for key, group in self._groups.items() if key not in known]
+            pairs.append((groups.get(key) or ClusterQueue(*key), queue))
+        pairs += [(group, None) for key, group in groups.items() if key not in known]
         return [pair for pair in pairs if not only or pair[0].routing == only]
 
     @staticmethod

@@ -65,7 +65,7 @@ class Grouping:
         group_id = run.traits.group_id
         if not group_id or not self.covers(address):
             return address.route(run, origin, only)
-        pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(origin, only), only)
+        pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(origin, only), origin, only)
 
         def queues_for(index: int) -> list[Queue]:
             view = view_at(run, index, address.name)
@@ -111,7 +111,7 @@ class Grouping:
         for part in parts_of(run):
             group_id = part.traits.group_id
             if group_id:
-                pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
+                pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), UNKNOWN, "")
                 for index in range(part.count):
                     view = view_at(part, index, address.name)
                     for pair in _concerned(pairs, group_id, view):
@@ -155,7 +155,7 @@ class Grouping:
         begin = 0
         for part in parts_of(run):
             end = begin + part.count
-            pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
+            pairs = (bindings_at(address) or ClusterBindings()).pairs(address.open_to(UNKNOWN), UNKNOWN, "")
             yield begin, end, any((group.name, part.traits.group_id) in keys for group, _ in pairs)
             begin = end
 

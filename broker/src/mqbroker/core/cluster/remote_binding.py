@@ -52,6 +52,7 @@ class RemoteBinding:
     distance: int
     is_volatile: bool = False  # it does not outlive the process that has it
     is_exclusive: bool = False  # one consumer at a time gets its messages
+    moved_from: str = ""  # it takes only what was moved to its address, as dead or expired, from this one
     cluster_name: str = field(init=False)
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read

@@ -546,6 +546,50 @@ def test_dead_letters_go_to_the_node_that_alone_has_their_queue() -> None:
     assert [queue.message_count for queue in (a.broker.store.queues["orders"], b.broker.store.queues["dead"])] == [0, 2]
 
 
+def reject_one(cluster: ClusterStage, node: ClusterNode, name: str) -> None:
+    """A message of a queue of this node becomes a dead letter."""
+    node.admin("queue-create", name=name)
+    assert node.admin("send", address=name, messages=[{"body": name}]) == {"accepted": 1}
+    cluster.run()
+    tag = node.admin("receive", address=name, count_max=1, wait_ms=10)["tag"]
+    node.admin("settle", tag=tag, outcome="rejected")
+    cluster.run()
+
+
+def test_dead_letters_go_to_the_queue_of_their_own_origin_alone_at_whichever_node() -> None:
+    rules = {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}
+    cluster, a, b = pair(options={"address_settings": {"#": rules}})
+    for node, name in ((b, "q0"), (b, "q1"), (b, "q2"), (a, "mine")):
+        reject_one(cluster, node, name)
+    cluster.wait(500)
+    kept = {
+        (node.name, queue.kind.name): queue.message_count
+        for node in (a, b)
+        for queue in node.broker.store.queues.values()
+        if queue.kind.moved_from
+    }
+    assert kept == {("a", "DLQ.mine"): 1, ("b", "DLQ.q0"): 1, ("b", "DLQ.q1"): 1, ("b", "DLQ.q2"): 1}
+    for node, name in ((a, "DLQ.mine"), (b, "DLQ.q0"), (b, "DLQ.q1"), (b, "DLQ.q2")):
+        assert node.admin("dead-letters-retry", queue=name) == {"retried": 1, "left": 0}
+    cluster.wait(500)
+    assert [node.broker.store.queues[name].message_count for node, name in ((a, "mine"), (b, "q0"))] == [1, 1]
+    assert (waiting(a, "b"), waiting(b, "a")) == (0, 0)
+
+
+def test_dead_letters_of_one_origin_go_to_the_node_that_reads_them() -> None:
+    rules = {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True, "redistribution_delay": 0}
+    cluster, a, b = pair(options={"address_settings": {"#": rules}})
+    for name in ("mine", "other"):
+        reject_one(cluster, b, name)
+    consumer = Consumer(b, "reader", "dead::DLQ.mine", 10)
+    cluster.run()
+    for name in ("mine", "other"):
+        reject_one(cluster, a, name)
+    cluster.wait(500)
+    assert sum(event.run.count for event in consumer.incoming) == 2
+    assert [node.broker.store.queues["DLQ.other"].message_count for node in (a, b)] == [1, 1]
+
+
 def test_a_link_that_nobody_needs_as_it_is_asked_for_is_asked_for_again_where_somebody_does() -> None:
     """The other node has lost its queue while this one was away, and has one of that name later."""
     cluster, a, b = pair()

@@ -42,7 +42,7 @@ class ClusterWatcher(QueueObserver):
         for each in self._announcers():
             each.queue_added(
                 kind.name, kind.address, kind.routing, kind.selector, volatile=not kind.is_durable,
-                exclusive=kind.exclusive,
+                exclusive=kind.exclusive, moved_from=kind.moved_from,
             )  # fmt: skip
 
     def queue_removed(self, queue: Queue) -> None:

@@ -18,7 +18,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressPrefixes
-from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.cluster.announcer import Announcer, Subscriber, SubscriberWish
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.node.amqp.links.ends import ReceivingEnd, set_receiving_end, set_sending_end
 from mqbroker.node.amqp.links.told_links import FRAME_HEAD_BYTES, ToldEnd
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NOTICES: Final = "mq:notices"
 MAX_HOPS: Final = Symbol("mq:max-hops")
 ADDRESSES: Final = Symbol("mq:addresses")
+MOVED_FROM: Final = Symbol("mq:moved-from")  # whoever says so knows that field; earlier releases do not
 ADDRESSES_SIZE_MAX: Final = 4096
 HOPS_MAX: Final = 64
 CREDIT: Final = 1000
@@ -49,10 +50,10 @@ class ClusterNoticeEnd(ToldEnd):
         self._announcer = announcer
         self._subscriber: Subscriber | None = None
 
-    def begin(self, node_id: str, max_hops: int, address: AddressPrefixes) -> None:
+    def begin(self, node_id: str, wish: SubscriberWish) -> None:
         """Tell a node what it asks for."""
         LOOK.has_touched = True
-        self._subscriber = self._announcer.subscribe(node_id, max_hops, address, self.pump)
+        self._subscriber = self._announcer.subscribe(node_id, wish, self.pump)
 
     def pump(self) -> None:
         """Send what there is, as credit, window and transport let through."""
@@ -105,7 +106,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
     end = set_sending_end(link, ClusterNoticeEnd(peer, link, announcer))
-    end.begin(hello.node_id, hops, AddressPrefixes(addresses))
+    end.begin(hello.node_id, SubscriberWish(hops, AddressPrefixes(addresses), said.get(MOVED_FROM) is True))
     return True
 
 
@@ -154,7 +155,7 @@ def follow(
         Attach(
             name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
             source=Source(address=NOTICES), target=Target(address=NOTICES),
-            properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address},
+            properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address, MOVED_FROM: True},
         )
     )  # fmt: skip
     LOOK.has_touched = True
