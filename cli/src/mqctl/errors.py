@@ -31,5 +31,9 @@ class Unreachable(CommandError):
         self.why = why
 
 
+class NotBegun(Unreachable):
+    """A command was not begun on a host, or read nothing of what was to be written to it."""
+
+
 class LoginRefused(Unreachable):
     """A host answered and did not let us in, or showed a key that is not to be trusted."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mqctl.errors import CommandError, Unreachable, UsageError
+from mqctl.errors import CommandError, NotBegun, Unreachable, UsageError
 from mqctl.fanout import on_each
 from mqctl.ssh import shell as remote
 from mqctl.ssh.pool import SshConnector
@@ -399,9 +399,32 @@ def test_a_password_of_which_nothing_was_heard_is_tried_again(server: SshServer,
     with pytest.raises(Unreachable, match="nothing was heard of the password"):
         run(shell, ["true"])
     hang_up(server, shell)
+    shell = connector.shell(access_of("mq1", variables, {}))
     with pytest.raises(Unreachable, match="nothing was heard of the password"):
-        run(connector.shell(access_of("mq1", variables, {})), ["true"])
+        run(shell, ["true"])
+    assert asked.read_text() == "asked\n"
+    shell.trial.again_at_s = time.monotonic()
+    with pytest.raises(Unreachable, match="nothing was heard of the password"):
+        run(shell, ["true"])
     assert asked.read_text() == "asked\nasked\n"
+
+
+def test_a_password_that_was_never_written_was_not_tried(server: SshServer, connector: SshConnector) -> None:
+    """The connection ends while sudo is asked whether it needs one."""
+    ready = server.folder / "ready"
+    shell, variables, asked = _shell_with_a_wrong_password(
+        server, connector, "exit 1", f"test -e {ready} || kill -9 $PPID"
+    )
+    for _ in range(remote.UNHEARD_MAX + 1):
+        with pytest.raises(NotBegun):
+            run(shell, ["true"])
+        hang_up(server, shell)
+        shell = connector.shell(access_of("mq1", variables, {}))
+    assert not asked.exists()
+    ready.touch()
+    with pytest.raises(CommandError, match="it is wrong"):
+        run(shell, ["true"])
+    assert asked.read_text() == "asked\n"
 
 
 def test_a_password_that_was_right_is_tried_once_over_the_next_connection(
@@ -421,13 +444,13 @@ def test_a_password_that_was_right_is_tried_once_over_the_next_connection(
 
 
 def _shell_with_a_wrong_password(
-    server: SshServer, connector: SshConnector, end: str
+    server: SshServer, connector: SshConnector, end: str, before: str = ":"
 ) -> tuple[Shell, dict[str, object], Path]:
     """A shell, its variables, and the file in which a sudo that takes no password writes each that it was given."""
     asked, sudo = server.folder / "asked", server.folder / "sudo"
     sudo.write_text(
         '#!/bin/sh\ncase "$*" in *" -S "*) cat > /dev/null\n'
-        f"echo asked >> {asked}; echo it is wrong >&2; {end};; esac\nexit 1\n"
+        f"echo asked >> {asked}; echo it is wrong >&2; {end};; *) {before};; esac\nexit 1\n"
     )
     sudo.chmod(0o755)
     variables = server.variables(

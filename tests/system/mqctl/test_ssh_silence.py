@@ -6,13 +6,14 @@ import contextlib
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import paramiko
 import pytest
-from mqctl.errors import LoginRefused, Unreachable
+from mqctl.errors import LoginRefused, NotBegun, Unreachable
+from mqctl.ssh import client
 from mqctl.ssh import shell as remote
 from mqctl.ssh.client import SESSIONS_MAX
 from mqctl.ssh.pool import SshConnector
@@ -165,19 +166,25 @@ def test_a_command_that_is_given_up_while_nothing_can_be_sent(
         assert not faults
 
 
+@pytest.mark.parametrize("target", [None, client._drain, client._write])
 def test_a_command_for_which_there_are_no_threads_takes_nobody_s_place(
-    connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Callable[..., None] | None
 ) -> None:
-    def refuse(_: threading.Timer) -> None:
-        raise RuntimeError("can't start new thread")
+    """And nothing is written to it, such as a password. `target`: of the thread, None: one with a limit of time."""
+    whole = threading.Thread.start
+
+    def start(one: threading.Thread) -> None:
+        if one._target is target if target else isinstance(one, threading.Timer):  # type: ignore[attr-defined]
+            raise RuntimeError("can't start new thread")
+        whole(one)
 
     server = SshServer(tmp_path / "server")
     try:
         shell = reach(connector, server.variables())
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Timer, "start", refuse)
-            for _ in range(2 * SESSIONS_MAX):
-                with pytest.raises(Unreachable, match="can't start new thread"):
+            patch.setattr(threading.Thread, "start", start)
+            for _ in range(SESSIONS_MAX + 1):  # sshd hears of their ends a moment later
+                with pytest.raises(NotBegun, match="can't start new thread"):
                     remote.run(shell, ["true"], timeout_s=PATIENCE_S)
         assert remote.run(shell, ["echo", "x"], timeout_s=PATIENCE_S).out == b"x\n"
     finally:

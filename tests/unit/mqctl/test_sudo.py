@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from mqctl.errors import CommandError, Unreachable
+from mqctl.errors import CommandError, NotBegun, Unreachable
 from mqctl.fanout import on_each
 from mqctl.ssh import shell
 from mqctl.ssh.local import LocalShell
@@ -207,6 +207,33 @@ def test_a_password_that_nobody_answers_for_is_tried_again_a_minute_later_and_th
     assert tried(tmp_path) == [RIGHT] * shell.UNHEARD_MAX
 
 
+@pytest.mark.parametrize("was_refused", [False, True])
+def test_a_try_that_was_not_begun_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_refused: bool) -> None:
+    """The connection is gone, or has no room for one more command: sudo has not been asked, and is once there is."""
+    way = shell_with(tmp_path, RIGHT)
+    if was_refused:
+        shell.run(way, ["true"])
+        (tmp_path / "right").write_text("another")
+        way = next_way(way)
+        refuse(way, at_least_s=0)
+        way.trial.again_at_s = time.monotonic()
+    before = way.tried, way.trial.refused, way.trial.again_at_s, way.trial.unheard
+    lost = hinder(monkeypatch, NotBegun("mq1", "the connection is gone"))
+    for _ in range(shell.UNHEARD_MAX + 1):
+        with pytest.raises(Unreachable, match="the connection is gone"):
+            shell.run(way, ["true"])
+        assert (way.tried, way.trial.refused, way.trial.again_at_s, way.trial.unheard) == before
+    assert len(lost) == shell.UNHEARD_MAX + 1
+    monkeypatch.undo()
+    (tmp_path / "right").write_text(RIGHT)
+    assert shell.run(way, ["echo", "x"]).out == b"x\n"
+
+
+def test_a_command_that_this_machine_cannot_begin_is_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(NotBegun, match="Argument list too long"):
+        shell_with(tmp_path, RIGHT).run_plain("x" * 2**22, b"", PATIENCE_S)
+
+
 @pytest.mark.slow
 def test_tries_that_nobody_answers_count_from_the_last_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     way = shell_with(tmp_path, RIGHT)
@@ -244,17 +271,27 @@ def test_a_try_that_breaks_off_a_minute_after_a_refusal_is_not_told_as_one(
     later = next_way(way)
     refuse(later, at_least_s=0)
     later.trial.again_at_s = time.monotonic()
-    whole = LocalShell.run_plain
-
-    def break_off(one: LocalShell, command: str, stdin: bytes, timeout_s: float) -> shell.CommandResult:
-        if command.endswith("-v"):
-            return shell.CommandResult(shell.BROKE_OFF, b"", b"")
-        return whole(one, command, stdin, timeout_s)
-
-    monkeypatch.setattr(LocalShell, "run_plain", break_off)
+    hinder(monkeypatch, shell.CommandResult(shell.BROKE_OFF, b"", b""))
     with pytest.raises(Unreachable, match="broke off"):
         shell.run(later, ["true"])
     refuse(next_way(later), at_least_s=0)
+
+
+def hinder(monkeypatch: pytest.MonkeyPatch, end: shell.CommandResult | Unreachable) -> list[str]:
+    """So ends each try of the password; the commands of those that were made."""
+    whole = LocalShell.run_plain
+    made: list[str] = []
+
+    def run_plain(one: LocalShell, command: str, stdin: bytes, timeout_s: float) -> shell.CommandResult:
+        if not command.endswith("-v"):
+            return whole(one, command, stdin, timeout_s)
+        made.append(command)
+        if isinstance(end, Unreachable):
+            raise end
+        return end
+
+    monkeypatch.setattr(LocalShell, "run_plain", run_plain)
+    return made
 
 
 def next_way(way: LocalShell) -> LocalShell:

@@ -11,7 +11,7 @@ from typing import Any
 
 import paramiko
 
-from mqctl.errors import LoginRefused, Unreachable, UsageError
+from mqctl.errors import LoginRefused, NotBegun, Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
 from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
@@ -142,14 +142,18 @@ class SshConnection:
             raise paramiko.SSHException(f"{self.hop} does not answer") from fault
 
     def channel(self, command: str) -> paramiko.Channel:
-        """Start a command line in the user's shell on the host. Whoever called gives the channel to `release`."""
+        """Start a command line in the user's shell on the host. Whoever called gives the channel to `release`.
+
+        Raises NotBegun: nothing is written to a command before this has returned.
+        """
         if not self._sessions.acquire(timeout=SESSION_WAIT_S_MAX):
-            raise Unreachable(self.access.name, f"{SESSIONS_MAX} commands run there already")
+            raise NotBegun(self.access.name, f"{SESSIONS_MAX} commands run there already")
         try:
             return self._open(command)
         except BROKEN as fault:
             self._sessions.release()
-            raise self.lost(fault) from fault
+            lost = self.lost(fault)
+            raise NotBegun(lost.host, lost.why, lost.attempt) from fault
 
     def _open(self, command: str) -> paramiko.Channel:
         transport = self._client.get_transport()
@@ -361,18 +365,26 @@ class SshShell:
         """Run a command and wait for its end (shell.py:Shell)."""
         channel = self._connection.channel(command)
         deadline = time.monotonic() + timeout_s
+        err = bytearray()
+        errors = threading.Thread(target=_drain, args=(channel, err), daemon=True)
         writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
         try:
-            writer.start()
-            return self._collect(channel, deadline, timeout_s)
+            try:
+                errors.start()
+                writer.start()  # last: where one does not start, nothing was written
+            except RuntimeError as fault:  # there are no more threads
+                raise NotBegun(self.name, f"mqctl: {fault}") from fault
+            out = self._collect(channel, deadline, timeout_s)
+            errors.join(5)
+            return CommandResult(channel.recv_exit_status(), out, bytes(err))
         finally:
             self._connection.release(channel)
-            writer.join(5)
+            if writer.is_alive():
+                writer.join(5)
 
-    def _collect(self, channel: paramiko.Channel, deadline: float, timeout_s: float) -> CommandResult:
-        out, err = bytearray(), bytearray()
-        errors = threading.Thread(target=_drain, args=(channel, err), daemon=True)
-        errors.start()
+    def _collect(self, channel: paramiko.Channel, deadline: float, timeout_s: float) -> bytes:
+        """What a command writes, until it has ended."""
+        out = bytearray()
         try:
             while True:
                 channel.settimeout(max(0.01, deadline - time.monotonic()))
@@ -386,8 +398,7 @@ class SshShell:
                 raise TimeoutError
         except TimeoutError:
             raise Unreachable(self.name, f"no answer within {timeout_s:g} s") from None
-        errors.join(5)
-        return CommandResult(channel.recv_exit_status(), bytes(out), bytes(err))
+        return bytes(out)
 
     def open_plain(self, command: str, prefix: bytes) -> SshStream:
         """Begin a command, and give back the stream to talk with it (shell.py:Shell)."""

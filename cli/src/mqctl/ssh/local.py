@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from typing import IO
 
-from mqctl.errors import CommandError, Unreachable
+from mqctl.errors import CommandError, NotBegun, Unreachable
 from mqctl.ssh.shell import EXIT_WAIT_S_MAX, CommandResult, Trial
 from mqctl.ssh.variables import Become
 
@@ -87,6 +87,8 @@ class LocalShell:
             )
         except subprocess.TimeoutExpired:
             raise CommandError(f"{self.name}: no answer within {timeout_s:g} s") from None
+        except OSError as fault:  # such as: there are no more processes
+            raise NotBegun(self.name, f"mqctl: {fault.strerror}") from fault
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:

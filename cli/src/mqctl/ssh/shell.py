@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mqctl.errors import CommandError, Unreachable
+from mqctl.errors import CommandError, NotBegun, Unreachable
 from mqctl.ssh.variables import Become
 
 OUTPUT_BYTES_MAX = 32 * 2**20
@@ -132,11 +132,7 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
         raise Unreachable(shell.name, "another try of the password for sudo does not end")
     try:
         if _is_due(shell):
-            shell.tried = None
-            trial.again_at_s = time.monotonic() + AGAIN_S  # where nothing is heard of it
-            trial.unheard += 1
-            shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
-            _note(trial, shell.tried)
+            _try_now(shell, command, password)
         refused, tried, when = trial.refused, shell.tried, _when(trial)
     finally:
         trial.lock.release()
@@ -159,6 +155,22 @@ def _is_due(shell: Shell) -> bool:
     if trial.refused is not None:
         return trial.again_at_s is not None
     return tried is None or tried.code == BROKE_OFF
+
+
+def _try_now(shell: Shell, command: Sequence[str], password: bytes) -> None:
+    """Nothing was heard of a try until it ends with an answer, however it may end; one that was not begun is none."""
+    trial = shell.trial
+    before = shell.tried, trial.again_at_s
+    shell.tried = None
+    trial.again_at_s = time.monotonic() + AGAIN_S
+    trial.unheard += 1
+    try:
+        shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
+    except NotBegun:
+        shell.tried, trial.again_at_s = before
+        trial.unheard -= 1
+        raise
+    _note(trial, shell.tried)
 
 
 def _when(trial: Trial) -> str:
