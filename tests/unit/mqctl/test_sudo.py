@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -158,8 +159,11 @@ def test_a_password_that_is_refused_a_minute_later_too_is_tried_no_more(tmp_path
     assert tried(tmp_path) == [RIGHT] * 2
 
 
-def test_a_refusal_holds_until_the_next_try_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that is slow to come back: a try that nobody hears of counts there as one of those that are wrong."""
+@pytest.mark.slow
+def test_of_a_try_that_nobody_answers_after_a_refusal_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that is slow to come back: each try counts there as one of those that are wrong."""
     way = shell_with(tmp_path, RIGHT)
     shell.run(way, ["true"])
     (tmp_path / "right").write_text("another")
@@ -173,7 +177,8 @@ def test_a_refusal_holds_until_the_next_try_is_answered(tmp_path: Path, monkeypa
         shell.run(later, ["true"])
     (tmp_path / "silent").unlink()
     for _ in range(3):
-        refuse(later, at_least_s=0)
+        with pytest.raises(Unreachable, match=r"nothing was heard of .*: it was tried once, and is tried again in "):
+            shell.run(later, ["true"])
     assert tried(tmp_path) == [RIGHT], "once, and not again before a minute is over"
     monkeypatch.undo()
     (tmp_path / "right").write_text(RIGHT)
@@ -182,29 +187,33 @@ def test_a_refusal_holds_until_the_next_try_is_answered(tmp_path: Path, monkeypa
     assert later.trial.refused is None
 
 
-@pytest.mark.slow
-def test_a_password_that_nobody_answers_for_is_tried_again_a_minute_later_and_three_times_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("was_refused", [False, True])
+def test_a_password_that_nobody_answers_for_is_tried_ever_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_refused: bool
 ) -> None:
     """Who follows a host looks every few seconds, and each try may count as one with a wrong password."""
-    monkeypatch.setattr(shell, "TRIAL_S_MAX", 0.5)
     way = shell_with(tmp_path, RIGHT)
-    (tmp_path / "silent").touch()
-    for count in range(1, shell.UNHEARD_MAX + 1):
-        if count > 1:
-            way.trial.again_at_s = time.monotonic()
-        with pytest.raises(CommandError, match="no answer within"):
-            shell.run(way, ["true"])
-        for each in (way, next_way(way)):
-            with pytest.raises(Unreachable, match="nothing was heard of the password for sudo: it ") as caught:
-                shell.run(each, ["true"])
-        assert ("tried again in" if count < shell.UNHEARD_MAX else "tried 3 times, and is tried no more") in str(caught)
-        assert tried(tmp_path) == [RIGHT] * count
-    (tmp_path / "silent").unlink()
-    way.trial.again_at_s = time.monotonic()
-    with pytest.raises(Unreachable, match="no more"):
+    if was_refused:
         shell.run(way, ["true"])
-    assert tried(tmp_path) == [RIGHT] * shell.UNHEARD_MAX
+        (tmp_path / "right").write_text("another")
+        way = next_way(way)
+        refuse(way, at_least_s=0)
+    lost = hinder(monkeypatch, Unreachable("mq1", "no answer within 30 s"))
+    for count, rest_s in enumerate((60, 60, 600, 1200, 2400), 1):
+        way.trial.again_at_s = time.monotonic()
+        before_s = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer within"):
+            shell.run(way, ["true"])
+        times = "once" if count == 1 else f"{count} times"
+        for each in (way, next_way(way)):
+            with pytest.raises(Unreachable, match=f"nothing was heard .*: it was tried {times}, and is tried again"):
+                shell.run(each, ["true"])
+        assert len(lost) == count
+        assert 0 <= way.trial.again_at_s - before_s - rest_s < PATIENCE_S
+    monkeypatch.undo()
+    (tmp_path / "right").write_text(RIGHT)
+    way.trial.again_at_s = time.monotonic()
+    assert shell.run(way, ["echo", "x"]).out == b"x\n"
 
 
 @pytest.mark.parametrize("was_refused", [False, True])
@@ -262,6 +271,64 @@ def test_a_way_that_has_worked_goes_on_while_another_try_is_not_answered(
     assert shell.run(way, ["echo", "x"]).out == b"x\n"
 
 
+@pytest.mark.slow
+def test_a_way_that_has_worked_goes_on_where_sudo_complains_while_another_try_is_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may say `sudo:` of something else. The password is tried once more, and that is all."""
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    complaint = ["sh", "-c", "echo 'sudo: unable to resolve host mq1' >&2; exit 1"]
+    for unheard in range(1, shell.UNHEARD_MAX + 1):
+        with monkeypatch.context() as patch:
+            hinder(patch, Unreachable("mq1", "no answer within 30 s"))
+            for _ in range(unheard):
+                with pytest.raises(Unreachable, match="no answer within"):
+                    shell.run(next_way(way), ["true"])
+                way.trial.again_at_s = time.monotonic()
+            way.trial.again_at_s = time.monotonic() + shell.AGAIN_S
+        with pytest.raises(CommandError, match="unable to resolve"):
+            shell.run(way, complaint)
+        assert shell.run(way, ["echo", "x"]).out == b"x\n"
+        stream = shell.open_stream(way, complaint)
+        assert stream.recv(65536) == b""
+        assert stream.complaint() == "sudo: unable to resolve host mq1"
+        stream.close()
+        assert shell.run(way, ["echo", "x"]).out == b"x\n"
+
+
+def test_what_sudo_complains_of_is_tried_once_where_nobody_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    (tmp_path / "right").write_text("another")
+    with pytest.raises(CommandError, match="may not act as"):
+        shell.run(way, ["true"])
+    lost = hinder(monkeypatch, Unreachable("mq1", "no answer within 30 s"))
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            shell.run(way, ["true"])
+    assert len(lost) == 1
+
+
+def test_a_complaint_waits_for_the_end_of_a_try(tmp_path: Path) -> None:
+    """Else whoever looks between the two sees neither an answer nor that one is due, and says that none was heard."""
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    stream = shell.open_stream(way, ["sh", "-c", "echo 'sudo: x' >&2; exit 1"])
+    assert stream.recv(65536) == b""
+    with ThreadPoolExecutor(1) as pool:
+        with way.trial.lock:
+            asked = pool.submit(stream.complaint)
+            with pytest.raises(TimeoutError):
+                asked.result(0.1)
+            assert way.tried is not None
+        assert asked.result(PATIENCE_S) == "sudo: x"
+    assert way.tried is None
+    stream.close()
+
+
 def test_a_try_that_breaks_off_a_minute_after_a_refusal_is_not_told_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +341,21 @@ def test_a_try_that_breaks_off_a_minute_after_a_refusal_is_not_told_as_one(
     hinder(monkeypatch, shell.CommandResult(shell.BROKE_OFF, b"", b""))
     with pytest.raises(Unreachable, match="broke off"):
         shell.run(later, ["true"])
-    refuse(next_way(later), at_least_s=0)
+    with pytest.raises(Unreachable, match="tried once, and is tried again in"):
+        shell.run(next_way(later), ["true"])
+
+
+def test_a_refusal_is_told_by_a_way_whose_own_try_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another way has tried it since, and to this one nothing more happens that would be told instead."""
+    way = shell_with(tmp_path, "canary wrong")
+    with monkeypatch.context() as patch:
+        hinder(patch, shell.CommandResult(shell.BROKE_OFF, b"", b""))
+        with pytest.raises(Unreachable, match="broke off"):
+            shell.run(way, ["true"])
+    way.trial.again_at_s = time.monotonic()
+    for each in (next_way(way), way, next_way(way)):
+        refuse(each)
+    assert tried(tmp_path) == ["canary wrong"]
 
 
 def hinder(monkeypatch: pytest.MonkeyPatch, end: shell.CommandResult | Unreachable) -> list[str]:

@@ -24,6 +24,7 @@ TRIAL_S_MAX = 30.0  # that sudo may take to say what it makes of a password
 TRIAL_WAIT_S_MAX = 2 * TRIAL_S_MAX  # for what others try
 AGAIN_S = 60.0  # from the refusal of a password that has worked to one more try: a host that starts knows it late
 UNHEARD_MAX = 3  # tries one after the other of which nothing was heard: each may count as one with a wrong password
+UNHEARD_S = 600.0  # the rest after so many, twice that after the next one, and so on
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Trial:
 
     Each further try with a wrong one brings the account nearer to being locked, and so may one that nobody answers.
     `again_at_s`: when it is tried once more nevertheless, by the monotonic clock; None: never where it is refused, and
-    by each new way where not. `has_worked`: since it was last refused. `unheard`: tries since one was answered.
+    by each new way where not. `has_worked`: since it was last refused. `unheard`: tries since sudo has said something.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -83,7 +84,7 @@ class CommandStream(PipeStream, Protocol):
 
 
 class Shell(Protocol):
-    """A way in. `tried`: what came of the password for `become` on this way, once it was tried."""
+    """A way in. `tried`: what sudo said of the password for `become` on this way, while nothing makes it doubtful."""
 
     name: str
     become: Become
@@ -133,28 +134,23 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
     try:
         if _is_due(shell):
             _try_now(shell, command, password)
-        refused, tried, when = trial.refused, shell.tried, _when(trial)
+        refused, unheard, has_tried, when = trial.refused, trial.unheard, shell.tried is not None, _when(trial)
     finally:
         trial.lock.release()
-    if tried is not None and tried.code == BROKE_OFF:
-        raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
+    if unheard and (refused is not None or not has_tried):
+        raise Unreachable(shell.name, f"nothing was heard of the password for sudo: {when}")
     if refused is not None:
         raise CommandError(
             f"{shell.name}: {shell.user} may not act as {shell.become.user}: {refused.complaint}",
             "correct ansible_become_password in the inventory; it was tried once",
         )
-    if tried is None:
-        raise Unreachable(shell.name, f"nothing was heard of the password for sudo: {when}")
 
 
 def _is_due(shell: Shell) -> bool:
-    trial, tried = shell.trial, shell.tried
-    is_resting = trial.again_at_s is not None and time.monotonic() < trial.again_at_s
-    if is_resting or trial.unheard >= UNHEARD_MAX:
+    trial = shell.trial
+    if trial.again_at_s is not None and time.monotonic() < trial.again_at_s:
         return False
-    if trial.refused is not None:
-        return trial.again_at_s is not None
-    return tried is None or tried.code == BROKE_OFF
+    return shell.tried is None if trial.refused is None else trial.again_at_s is not None
 
 
 def _try_now(shell: Shell, command: Sequence[str], password: bytes) -> None:
@@ -162,31 +158,55 @@ def _try_now(shell: Shell, command: Sequence[str], password: bytes) -> None:
     trial = shell.trial
     before = shell.tried, trial.again_at_s
     shell.tried = None
-    trial.again_at_s = time.monotonic() + AGAIN_S
     trial.unheard += 1
+    trial.again_at_s = time.monotonic() + _rest_s(trial.unheard)
     try:
-        shell.tried = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
+        result = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
     except NotBegun:
         shell.tried, trial.again_at_s = before
         trial.unheard -= 1
         raise
-    _note(trial, shell.tried)
+    if result.code == BROKE_OFF:
+        raise Unreachable(shell.name, "nothing was heard of the password for sudo: what was to try it broke off")
+    shell.tried = result
+    _note(trial, result)
+
+
+def _rest_s(unheard: int) -> float:
+    """From a try of which nothing is heard to the next one."""
+    return AGAIN_S if unheard < UNHEARD_MAX else UNHEARD_S * 2 ** (unheard - UNHEARD_MAX)
 
 
 def _when(trial: Trial) -> str:
-    if trial.unheard >= UNHEARD_MAX:
-        return f"it was tried {trial.unheard} times, and is tried no more"
-    return f"it is tried again in {max((trial.again_at_s or 0) - time.monotonic(), 1):.0f} s"
+    times = "once" if trial.unheard == 1 else f"{trial.unheard} times"
+    rest_s = max((trial.again_at_s or 0) - time.monotonic(), 1)
+    return f"it was tried {times}, and is tried again in {rest_s:.0f} s"
 
 
 def _note(trial: Trial, result: CommandResult) -> None:
-    if result.code == BROKE_OFF:
-        return
     is_right = result.code == 0
     trial.unheard = 0
     trial.refused = None if is_right else result
     trial.again_at_s = time.monotonic() + AGAIN_S if trial.has_worked and not is_right else None
     trial.has_worked = is_right
+
+
+def _doubt(shell: Shell) -> None:
+    """Sudo complains of a command: the password may be wrong by now, and `-A` tries it three times.
+
+    So it is tried once before the next command, and waits for no rest after tries of other ways that were not heard:
+    sudo speaks, and this way has worked. Where the lock is not to be had, another try is under way, whose rest holds.
+    """
+    trial = shell.trial
+    has_lock = trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX)
+    try:
+        was_right = shell.tried is not None and shell.tried.code == 0
+        shell.tried = None
+        if has_lock and was_right and trial.refused is None:
+            trial.unheard, trial.again_at_s = 0, None
+    finally:
+        if has_lock:
+            trial.lock.release()
 
 
 def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> CommandResult:
@@ -221,14 +241,14 @@ class _WithPassword:
         """What the command said, or sudo instead of it."""
         said = self._stream.complaint()
         if said.startswith("sudo:"):
-            self._shell.tried = None
+            _doubt(self._shell)
         return said
 
 
 def _check_rights(shell: Shell, result: CommandResult) -> None:
     lines = result.err.decode(errors="replace").splitlines()
     if result.code == 1 and any(one.startswith("sudo:") for one in lines):
-        shell.tried = None  # it may be wrong by now, and `-A` tries it three times: once before the next command
+        _doubt(shell)
         raise CommandError(
             f"{shell.name}: {shell.user} may not act as {shell.become.user}: {result.complaint}",
             "set ansible_become_password in the inventory, or allow sudo without a password",
