@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-CHUNK_COUNT_MAX = 500
+CHUNK_COUNT_MAX = 500  # fewer where a broker says so (commands/messages/send.py)
 CHUNK_BYTES_MAX = 4 * 2**20
 REQUESTS_IN_FLIGHT = 4
 NUMBER = "{n}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from mqctl.world import World
 COLUMNS = (Column("host"), Column("instance"), Column("address"), Column("accepted", is_number=True))
 SYNC_TIME_S = 60.0
 TTL_S_MAX = 0xFFFF_FFFF // 1000  # a header counts milliseconds in 32 bits
+AT_ONCE = re.compile(r"\bsend (\d+) at once$")  # how a broker ends its refusal of so many copies
 NUMBER_FIELDS = ("absolute_expiry_time", "creation_time", "group_sequence")
 
 
@@ -116,41 +118,74 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 @dataclass(slots=True)
 class RequestWindow:
-    """Requests in flight, oldest first. `accepted` counts messages that the broker answered for."""
+    """Requests in flight, oldest first. `accepted` counts messages that the broker answered for.
+
+    What is taken behind a request that is refused is a tail without its head, so the first one is alone until it is
+    answered. Where diverts and subscriptions make its messages dear, the broker says how many it takes at once.
+    """
 
     session: AdminClient
     address: str
     advance: Callable[[int], None]
     accepted: int = 0
-    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    at_once: int = messages.CHUNK_COUNT_MAX
+    in_flight_max: int = 1
+    waiting: deque[list[dict[str, Any]]] = field(default_factory=deque)
+    in_flight: deque[tuple[int, list[dict[str, Any]]]] = field(default_factory=deque)
 
     @property
     def unknown(self) -> int:
         """Messages that were sent and not answered for."""
-        return sum(count for _, count in self.in_flight)
+        return sum(len(chunk) for _, chunk in self.in_flight)
 
     def send_all(self, chunks: Iterable[list[dict[str, Any]]]) -> None:
-        """Send every chunk and wait for every answer."""
+        """Send every chunk in its order and wait for every answer."""
+        source = iter(chunks)
         try:
-            for chunk in chunks:
-                if len(self.in_flight) == messages.REQUESTS_IN_FLIGHT:
+            while True:
+                if not self.waiting:
+                    self.waiting.extend(itertools.islice(source, 1))
+                if self.waiting and len(self.in_flight) < self.in_flight_max:
+                    self._submit(self.waiting.popleft())
+                elif self.in_flight:
                     self._settle_oldest()
-                request = self.session.submit("send", address=self.address, messages=chunk)
-                self.in_flight.append((request, len(chunk)))
-            while self.in_flight:
-                self._settle_oldest()
+                else:
+                    return
         except AdminError:
             self._settle_others()
             raise
+
+    def _submit(self, chunk: list[dict[str, Any]]) -> None:
+        now, later = chunk[: self.at_once], chunk[self.at_once :]
+        if later:
+            self.waiting.appendleft(later)
+        request = self.session.submit("send", address=self.address, messages=now)
+        self.in_flight.append((request, now))
+
+    def _settle_oldest(self) -> None:
+        asked = [chunk for _, chunk in self.in_flight]
+        try:
+            self._take_answer()
+        except AdminError as refusal:
+            fewer = at_once_of(refusal)
+            accepted = self.accepted
+            if not 0 < fewer < len(asked[0]):
+                raise
+            self._settle_others()
+            if self.accepted != accepted:  # a subscription is new, and a smaller request fitted: the order is lost
+                raise
+            self.waiting.extendleft(reversed(asked))
+            self.at_once, self.in_flight_max = fewer, 1
 
     def _settle_others(self) -> None:
         """One was refused, or not sent; those that were asked for besides are accepted or not, and counted."""
         while self.in_flight:
             with contextlib.suppress(AdminError):
-                self._settle_oldest()
+                self._take_answer()
 
-    def _settle_oldest(self) -> None:
-        request, count = self.in_flight[0]
+    def _take_answer(self) -> None:
+        """Of the oldest."""
+        request, chunk = self.in_flight[0]
         try:
             answer = self.session.answer(request, SYNC_TIME_S)
         except AdminError:  # not AdminLost, after which nobody knows of it
@@ -160,9 +195,17 @@ class RequestWindow:
         accepted = int(answer["accepted"])
         self.accepted += accepted
         self.advance(accepted)
-        if accepted != count:
-            why = {"condition": "amqp:resource-limit-exceeded", "description": f"only {accepted} of {count} were taken"}
+        if accepted != len(chunk):
+            said = f"only {accepted} of {len(chunk)} were taken"
+            why = {"condition": "amqp:resource-limit-exceeded", "description": said}
             raise AdminError(self.session.node, "send", why)
+        self.in_flight_max = messages.REQUESTS_IN_FLIGHT
+
+
+def at_once_of(refusal: AdminError) -> int:
+    """How many messages the broker takes in a request instead; 0: it was not refused for that."""
+    said = AT_ONCE.search(refusal.description)
+    return int(said[1]) if said else 0
 
 
 def bodies_of(world: World, options: Options) -> tuple[Iterator[bytes], int | None]:
