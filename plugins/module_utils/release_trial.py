@@ -34,7 +34,7 @@ FILE_HEADER_BYTES, ENTRY_HEADER_BYTES, ALIGN_BYTES = 64, 32, 32
 ENTRY_MARK = b"\xa5mQ\x9e"
 ENTRY, RECORD, NUMBER = struct.Struct(">4sIQ"), struct.Struct(">BI"), struct.Struct(">Q")
 QUEUE, QUEUE_DROP, CHECKPOINT = 3, 4, 10
-CHECKPOINT_HEAD_BYTES, CHECKPOINT_QUEUE = 24, struct.Struct(">QBI")
+CHECKPOINT_HEAD_BYTES, CHECKPOINT_QUEUE = 24, struct.Struct(">QxI")
 DECLARES_QUEUES = (QUEUE, CHECKPOINT)
 FIRST_FORMATS = (1,)  # of releases that do not say which they read
 # Rings of addresses that came of nodes that have left. Where a release does not say that it knows them, it takes one
@@ -217,7 +217,7 @@ def _words(text: mmap.mmap, kind: int, start: int, end: int) -> Iterator[tuple[i
         return
     at = start + CHECKPOINT_HEAD_BYTES
     while at + CHECKPOINT_QUEUE.size <= end:
-        number, _, length = CHECKPOINT_QUEUE.unpack_from(text, at)
+        number, length = CHECKPOINT_QUEUE.unpack_from(text, at)
         at += CHECKPOINT_QUEUE.size
         yield number, at, min(at + length, end)
         at += length
