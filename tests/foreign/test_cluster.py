@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.foreign.conftest import wait_for_depth
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
@@ -45,7 +46,7 @@ def test_a_message_of_rhea_comes_to_jms_at_the_other_node_as_it_was(
     (found,) = jms.receive("in")
     assert found["body"] == said["body"]
     assert found["properties"] == {**said["properties"], "JMSXDeliveryCount": 1}
-    assert one.admin("queue-show", name="orders")["message_count"] == 0
+    wait_for_depth(one, "orders", 0)
 
 
 def test_selectors_and_priorities_hold_across_nodes(pair: Pair, jms: JmsClient) -> None:
@@ -105,4 +106,4 @@ def test_what_lies_where_nobody_takes_it_moves(pair: Pair, jms: JmsClient) -> No
     assert one.admin("queue-show", name="stranded")["message_count"] == 20
     jms.consumer("two", "in", "queue:stranded")
     assert jms.bodies("in", 20) == [f"m{number}" for number in range(20)]
-    assert one.admin("queue-show", name="stranded")["message_count"] == 0
+    wait_for_depth(one, "stranded", 0)

@@ -12,7 +12,7 @@ from mqbroker.core.queue.unanswered_forwards import HandedOver
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 
-EXPIRED_TWICE = 45  # what was at two nodes
+EXPIRED_TWICE = 71  # what was at two nodes
 DELETED_UNDER_SENDERS = 271100828  # where another node has a queue of that name, and nothing goes there
 LINK_LET_GO = 271101260  # before it was answered, and its queue is needed later
 PAGE_OF_A_COMPETING_QUEUE = 281200179  # of two that waited for each other's turn
