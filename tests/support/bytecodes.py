@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -30,10 +31,14 @@ class Bytecodes:
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return count_one
 
-        before = sys.gettrace()
+        # What the collector finalizes, somebody else has left behind.
+        before, is_collecting = sys.gettrace(), gc.isenabled()
+        gc.disable()
         sys.settrace(enter)
         try:
             return call()
         finally:
             sys.settrace(before)
             self.count += count
+            if is_collecting:
+                gc.enable()
