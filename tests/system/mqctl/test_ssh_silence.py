@@ -174,6 +174,7 @@ def test_a_command_for_which_there_are_no_threads_takes_nobody_s_place(
     whole = threading.Thread.start
 
     def start(one: threading.Thread) -> None:
+        # What a thread is to do is private to it, and nothing else tells these apart.
         if one._target is target if target else isinstance(one, threading.Timer):  # type: ignore[attr-defined]
             raise RuntimeError("can't start new thread")
         whole(one)
@@ -242,42 +243,34 @@ def test_a_host_that_begins_no_session(connector: SshConnector, tmp_path: Path, 
 
 def test_an_agent_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was passed on from a machine that sleeps. The key of the host lies in a file."""
-    server = SshServer(tmp_path / "server")
-    connector = SshConnector()
-    try:
-        with socket.socket(socket.AF_UNIX) as agent:
-            agent.bind(str(tmp_path / "agent"))
-            agent.listen(8)
-            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-            variables = server.variables(ansible_ssh_timeout=TIMEOUT_S)
-            reach(connector, variables)
-            (server.folder / "authorized_keys").write_text("")
-            access = access_of("mq2", variables, {})
-            said = "the agent cannot be used (no answer in time)"
-            wait_until(lambda: said in why_not(connector, access), "it is told why no key of the agent was offered")
-    finally:
-        connector.close()
-        server.close()
+    is_told_of_an_agent(tmp_path, monkeypatch, None, "no answer in time)", ansible_ssh_timeout=TIMEOUT_S)
 
 
 def test_an_agent_that_answers_what_nobody_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A comment of a key in Latin-1, say."""
-    server = SshServer(tmp_path / "server")
-    connector = SshConnector()
     comment = "clé".encode("latin-1")
     fields = [(1).to_bytes(4, "big"), *(len(one).to_bytes(4, "big") + one for one in (b"key", comment))]
-    answer = bytes([IDENTITIES]) + b"".join(fields)
+    is_told_of_an_agent(tmp_path, monkeypatch, bytes([IDENTITIES]) + b"".join(fields), "'utf-8' codec")
+
+
+def is_told_of_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, why: str, **more: object
+) -> None:
+    """Beside an agent that answers so, or not at all, a key in a file is enough; a login without one says why."""
+    server = SshServer(tmp_path / "server")
+    connector = SshConnector()
     try:
         with socket.socket(socket.AF_UNIX) as agent:
             agent.bind(str(tmp_path / "agent"))
             agent.listen(8)
-            threading.Thread(target=answer_all, args=(agent, answer), daemon=True).start()
+            if answer is not None:
+                threading.Thread(target=answer_all, args=(agent, answer), daemon=True).start()
             monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-            variables = server.variables()
+            variables = server.variables(**more)
             reach(connector, variables)
             (server.folder / "authorized_keys").write_text("")
             access = access_of("mq2", variables, {})
-            said = "the agent cannot be used ('utf-8' codec"
+            said = f"the agent cannot be used ({why}"
             wait_until(lambda: said in why_not(connector, access), "it is told why no key of the agent was offered")
     finally:
         connector.close()
