@@ -287,9 +287,9 @@ class Retry(Move):
     One that came from a queue goes to that queue alone, here or at another node: the others have had it. Where that
     queue is gone, a copy is left, and what it shared goes to those that share what comes to the address, unless the
     request asks for `to_address`, that is for whoever sends there. One that was for a queue that rejected it, and is
-    gone, is left. One that came to no queue goes to what it was for:
-    one queue, those of a routing type or all. An exclusive divert that takes all of an address takes it in each of
-    these cases. A value of which there is a later one is left.
+    gone, is left. One that came to no queue goes to what it was for: one queue, those of a routing type or all. An
+    exclusive divert that takes all of an address takes it in each of these cases. A value of which there is a later
+    one is left.
     """
 
     counted = "retried"

@@ -323,9 +323,14 @@ def _that_names(
         return document
     document = document | {"unanswered": "; ".join(waiting)}
     archive.put_receipt(world, leaver.host, document["archive"], document)
+    _keep_of_stopped(world, options, leaver, document)
+    return document
+
+
+def _keep_of_stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> None:
+    """The receipt in its folder at this control node, which may be another one than that which stopped them."""
     so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
     keep(world, world.cwd / options.receipts, document, so_far)
-    return document
 
 
 def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> bool:
@@ -415,9 +420,7 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
             "cluster forget, if they are to be given up",
         )
     require_balance(leaver, document)
-    # The run that stopped them may have been at another control node.
-    so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
-    keep(world, world.cwd / options.receipts, document, so_far)
+    _keep_of_stopped(world, options, leaver, document)
     world.note(f"{leaver.host.name} was drained at {document['at']}: going on from there")
     return document
 
