@@ -9,6 +9,7 @@ from mqbroker.wire.types import Symbol
 from tests.support import frames
 from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site
+from tests.unit.core.cluster.test_cluster_bindings import know
 
 GO = frames.anonymous() + frames.opened() + frames.begun()
 NAME = "sales::invoices"
@@ -118,3 +119,62 @@ def test_an_administrator_sends_to_one_queue_alone_too() -> None:
     for wrong in ("news::", "::a", "other::a"):
         assert site.refused("send", address=wrong, messages=[{"body": "x"}])[0].startswith("amqp:")
     assert site.counts() == {"a": 1, "b": 0}
+
+
+OWN = {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}
+
+
+def dead_letter(stage: Stage, address: str) -> None:
+    """A message of this address becomes one."""
+    assert stage.admin("send", address=address, messages=[{"body": address}]) == {"accepted": 1}
+    answer = stage.admin("receive", address=address, count_max=1, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+
+
+@pytest.mark.parametrize("wanted", [(), (Symbol("queue"),), (Symbol("topic"),)], ids=str)
+@pytest.mark.parametrize("is_receiver", [True, False], ids=["receiver", "sender"])
+def test_a_queue_for_the_dead_letters_of_one_address_is_that_whoever_makes_it(
+    is_receiver: bool, wanted: tuple[Symbol, ...]
+) -> None:
+    """It may have been deleted by itself since it was made for one."""
+    stage = Stage(options_with(address_settings={"#": OWN}))
+    assert frames.errors(stage.talk(stage.accept(), GO + attach(is_receiver, wanted, "dead::DLQ.orders"))) == []
+    queue = stage.broker.store.queues["DLQ.orders"]
+    assert (queue.kind.routing, queue.kind.moved_from, queue.kind.auto_created) == ("multicast", "orders", True)
+    for address in ("orders", "invoices"):
+        dead_letter(stage, address)
+    assert {name: each.message_count for name, each in stage.broker.store.queues.items()} == {
+        "orders": 0,
+        "invoices": 0,
+        "DLQ.orders": 1,
+        "DLQ.invoices": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("others", "routing", "origin"),
+    [
+        (["orders", "orders"], "multicast", "orders"),
+        (["orders", "invoices"], "anycast", ""),
+        (["orders", ""], "anycast", ""),  # one is for all; or its node is of a release that does not say
+        ([], "anycast", ""),
+    ],
+)
+def test_a_queue_is_for_what_is_moved_from_one_address_where_all_others_of_its_name_are(
+    others: list[str], routing: str, origin: str
+) -> None:
+    """Other nodes have other settings."""
+    stage = Stage()
+    for number, each in enumerate(others):
+        know(stage.broker.store, number, "own", address="dead", routing="multicast", moved_from=each)
+        know(stage.broker.store, number, "other", address="dead", routing="multicast", moved_from="z")
+    assert frames.errors(stage.talk(stage.accept(), GO + attach(True, (Symbol("queue"),), "dead::own"))) == []
+    kind = stage.broker.store.queues["own"].kind
+    assert (kind.routing, kind.moved_from, kind.auto_created) == (routing, origin, True)
+
+
+def test_a_queue_that_an_administrator_makes_is_what_he_says() -> None:
+    stage = Stage(options_with(address_settings={"#": OWN}))
+    stage.admin("queue-create", name="DLQ.orders", address="dead")
+    kind = stage.broker.store.queues["DLQ.orders"].kind
+    assert (kind.routing, kind.moved_from) == ("anycast", "")

@@ -9,6 +9,8 @@ import pytest
 from mqbroker.config.declarations.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
 from mqbroker.core.address.settings import Settings, matches
+from mqbroker.core.queue.backlog import EXPIRED
+from mqbroker.core.queue.leaving_reasons import KILLED
 
 BUILT_IN = defaults().address_settings.built_in
 
@@ -83,3 +85,51 @@ def test_addresses_with_the_same_matches_share_one_value() -> None:
     assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [1, 2, 3]
     held.change(AddressSettingsOptions(BUILT_IN, (AddressMatch("#", {"expiry_delay": 4}),)))
     assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [4, 4, 4]
+
+
+MOVED = {
+    "#": {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True},
+    "orders.#": {"dead_letter_queue_prefix": "D.", "expiry_address": "late", "auto_create_expiry_resources": True},
+    "orders.eu.#": {"dead_letter_queue_suffix": ".end", "expiry_queue_prefix": "L.", "expiry_address": "dead"},
+    "shared.#": {"auto_create_dead_letter_resources": False},
+    "named.#": {"dead_letter_address": "dead::DLQ.named"},
+    "other.#": {"dead_letter_address": "gone"},
+}
+
+
+@pytest.mark.parametrize(
+    ("address", "queue", "origin"),
+    [
+        ("dead", "DLQ.invoices", "invoices"),
+        ("late", "DLQ.invoices", ""),  # at another address
+        ("dead", "D.invoices", ""),  # as it would be called elsewhere
+        ("dead", "invoices", ""),
+        ("dead", "DLQ.", ""),
+        ("dead", "DLQ.DLQ.x", "DLQ.x"),
+        ("dead", "D.orders", "orders"),
+        ("dead", "DLQ.orders", ""),
+        ("late", "EXP.orders", "orders"),
+        ("dead", "D.orders.eu.end", "orders.eu"),  # its prefix and its suffix are of two matches
+        ("dead", "D.orders.eu", ""),
+        ("dead", "L.orders.eu", "orders.eu"),
+        ("dead", "DLQ.shared", ""),
+        ("dead", "DLQ.named", ""),  # one queue for all that say so
+        ("gone", "DLQ.other", "other"),
+        ("dead", "DLQ.dead", ""),  # its own dead letters stay there
+    ],
+)
+def test_a_queue_is_for_what_is_moved_from_one_address_where_the_settings_of_that_one_call_it_so(
+    address: str, queue: str, origin: str
+) -> None:
+    known = settings(MOVED)
+    assert known.origin_of(address, queue) == origin
+    if origin:
+        assert (address, queue) in [known.move_target(origin, why) for why in (KILLED, EXPIRED)]
+
+
+def test_a_queue_is_called_as_other_settings_say_once_they_hold() -> None:
+    known = settings(MOVED)
+    known.change(
+        AddressSettingsOptions(BUILT_IN, (AddressMatch("#", MOVED["#"] | {"dead_letter_queue_prefix": "X."}),))
+    )
+    assert [known.origin_of("dead", name) for name in ("X.orders", "D.orders", "DLQ.invoices")] == ["orders", "", ""]

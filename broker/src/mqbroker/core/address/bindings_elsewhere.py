@@ -33,6 +33,10 @@ class BindingsElsewhere(ABC):
         """Whether there is one of this routing type."""
 
     @abstractmethod
+    def origin_of(self, name: str) -> str:
+        """The one address from which all queues of this name take what is moved; empty: there is no such."""
+
+    @abstractmethod
     def copied_beyond(self, queues: list[Queue]) -> int:
         """How many queues of the cluster get a copy each of what is sent here, but for these, which are here."""
 

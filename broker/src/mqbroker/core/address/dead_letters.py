@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.address.diverts import DivertWay
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.settings import MoveTarget, queue_of_origin
 from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
-from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
+from mqbroker.core.queue.kinds import RETROACTIVE
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
 from mqbroker.core.queue.moved_message import NOT_TAKEN, MessageOrigin, moved
 from mqbroker.core.queue.queue import Queue
@@ -71,22 +71,18 @@ class DeadLetters:
                 each.message_outdated(queue, message_id)
 
     def _expire(self, queue: Queue, segment: Segment) -> None:
-        settings = self._store.settings.of(queue.kind.address)
-        if settings.expiry_address:
-            own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
-            target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
+        target = self._store.settings.move_target(queue.kind.address, EXPIRED)
+        if target.address:
             self._move(queue, segment, target, "expired", EXPIRED)
         else:
             self._lose(queue, segment, EXPIRED, "expired, and its address has no expiry-address")
 
     def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
         """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
-        settings = self._store.settings.of(queue.kind.address)
+        target = self._store.settings.move_target(queue.kind.address, KILLED)
         LOOK.has_touched = True
         queue.killed_total += segment.n
-        if settings.dead_letter_address:
-            own = settings.dead_letter_queue_prefix + queue.kind.address + settings.dead_letter_queue_suffix
-            target = settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else ""
+        if target.address:
             self._move(queue, segment, target, cause, KILLED)
         else:
             self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
@@ -136,7 +132,7 @@ class DeadLetters:
         if not settings.send_to_dla_on_no_route or not settings.dead_letter_address or origin in self._astray:
             return False
         try:
-            address = self._dead_letters(origin, settings)
+            address = self._target(origin, self._store.settings.move_target(origin, KILLED))
         except Refused:
             return False
         LOOK.has_touched = True
@@ -165,48 +161,39 @@ class DeadLetters:
                 return True
         return False
 
-    def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:
-        own = settings.dead_letter_queue_prefix + origin + settings.dead_letter_queue_suffix
-        return self._target(
-            origin, (settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else "")
-        )
-
-    def _target(self, origin: str, target: tuple[str, str], queue: str = "") -> Address:
+    def _target(self, origin: str, target: MoveTarget, queue: str = "") -> Address:
         """The address, and a queue for this origin alone if there is to be one. Raises Refused.
 
-        `queue` is what the messages are in. Where the target is `address::queue`, that says which queue gets them.
+        `queue` is what the messages are in.
         """
-        name, own = target
-        if name in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
+        if target.address in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
             raise Refused("amqp:precondition-failed", "it is there already")
-        if FULLY_QUALIFIED not in name and own and own not in self._store.queues:
-            self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin), BROKER)
-        return self._store.target_for(name, BROKER)  # as whoever sends there: it may be there on another node alone
+        if target.queue and target.queue not in self._store.queues:
+            self._store.create_queue(queue_of_origin(target, origin), BROKER)
+        # As whoever sends there: it may be there on another node alone.
+        return self._store.target_for(target.address, BROKER)
 
-    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str, why: str) -> None:
-        """To another address, in the same append: a crash leaves them here or there, never in both or in none.
-
-        `target`: the address, and the name of a queue for this origin alone, if there is to be one.
-        """
+    def _move(self, queue: Queue, segment: Segment, target: MoveTarget, cause: str, why: str) -> None:
+        """To another address, in the same append: a crash leaves them here or there, never in both or in none."""
         kind, origin = queue.kind, queue.kind.address
         said = MessageOrigin(origin, kind.name, ANYCAST if kind.is_shared else MULTICAST)
         try:
             address = self._target(origin, target, queue.kind.name)
         except Refused as refused:
-            self._hold(queue, segment, why, f"{cause}, and {target[0]!r} does not take it: {refused.description}")
+            self._hold(queue, segment, why, f"{cause}, and {target.address!r} does not take it: {refused.description}")
             return
         diverts = self._store.diverts
-        wide = diverts.width_of(target[0], is_moved=True) - diverts.copies_of(target[0])
+        wide = diverts.width_of(target.address, is_moved=True) - diverts.copies_of(target.address)
         diverts.followed_total += wide * segment.n  # as what follows diverts, whoever causes it pays for it
         is_taken, begin = True, segment.start
         for index in range(segment.start, segment.start + segment.n):
             run = moved(segment, index, said, cause, is_value=kind.last_value)
             was_taken, is_taken = is_taken, self._take_in(address, run, origin)
             if is_taken != was_taken and index > begin:
-                self._leave(queue, segment.part(begin, index - begin), was_taken, (target[0], cause, why))
+                self._leave(queue, segment.part(begin, index - begin), was_taken, (target.address, cause, why))
                 begin = index
         rest = segment.part(begin, segment.start + segment.n - begin)
-        self._leave(queue, rest, is_taken, (target[0], cause, why))
+        self._leave(queue, rest, is_taken, (target.address, cause, why))
 
     def _take_in(self, address: Address, run: Run, origin: str) -> bool:
         """Publish one of them there; whether any queue has it."""

@@ -9,6 +9,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.address.permissions import BROKER, Actor, may_see
 from mqbroker.core.address.routing_demands import ANY, ROUTINGS, WAYS, find_aside, there_at
+from mqbroker.core.address.settings import MoveTarget, queue_of_origin
 from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -22,7 +23,9 @@ NAMED_MAX: Final = 5  # queues that an error names
 def queue_at(store: AddressStore, address: str, name: str, actor: Actor | None, routing: str = "") -> Queue:
     """The queue, made where that is allowed. Raises Refused.
 
-    `routing` is what whoever asks wants of a new one; where that is empty the address decides.
+    `routing` is what whoever asks wants of a new one; where that is empty the address decides. One for what is moved
+    from an address alone is that whoever makes it, as those of that name elsewhere are: else it would get all that is
+    moved there.
     """
     queue = store.queues.get(name)
     if queue is not None:
@@ -37,9 +40,19 @@ def queue_at(store: AddressStore, address: str, name: str, actor: Actor | None, 
         check_is_public(queue.kind)
         return queue
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
+    if moved_from := store.settings.origin_of(address, name) or _origin_elsewhere(store, address, name):
+        return store.create_queue(queue_of_origin(MoveTarget(address, name), moved_from), actor)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     kind = kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True)
     return store.create_queue(kind, actor)
+
+
+def _origin_elsewhere(store: AddressStore, address: str, name: str) -> str:
+    """The address from which queues of this name take what is moved, at all nodes that have one; empty: any, or none
+    has one."""
+    whole = store.addresses.get(address)
+    bindings = None if whole is None else whole.cluster_bindings
+    return "" if bindings is None else bindings.origin_of(name)
 
 
 def queue_here(store: AddressStore, target: str) -> Queue:

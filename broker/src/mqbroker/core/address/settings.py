@@ -8,15 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
-from mqbroker.core.queue.kinds import TEMPORARY_PREFIX
+from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST
+from mqbroker.core.queue.backlog import EXPIRED
+from mqbroker.core.queue.kinds import TEMPORARY_PREFIX, QueueKind
+from mqbroker.core.queue.leaving_reasons import KILLED
 
 CACHED_MAX: Final = 10_000
+AFFIXES: Final = {  # the options that say what stands before and behind an address in the name of a queue for it alone
+    KILLED: ("dead_letter_queue_prefix", "dead_letter_queue_suffix"),
+    EXPIRED: ("expiry_queue_prefix", "expiry_queue_suffix"),
+}
+
+
+class MoveTarget(NamedTuple):
+    """Where dead or expired messages of an address go; empty: nowhere.
+
+    `queue`: the one there that is made for them alone; empty: none is.
+    """
+
+    address: str
+    queue: str
 
 
 class Settings:
@@ -34,6 +51,7 @@ class Settings:
             key=lambda pair: generality(pair[0]),
             reverse=True,
         )
+        self._affixes = {why: [self._said_anywhere(each) for each in options] for why, options in AFFIXES.items()}
         self._known: dict[str, AddressSettings] = {}
         self._made: dict[tuple[int, ...], AddressSettings] = {}  # by the places of the matches that hold
 
@@ -46,6 +64,33 @@ class Settings:
                 self._made.clear()
             known = self._known[address] = self._merged(address)
         return known
+
+    def _said_anywhere(self, option: str) -> list[str]:
+        """All that a text is at one address or another, the longest first."""
+        texts = {getattr(self._built_in, option), *(said[option] for _, said in self._matches if option in said)}
+        return sorted(texts, key=lambda text: (-len(text), text))
+
+    def move_target(self, origin: str, why: str) -> MoveTarget:
+        """Where messages of this address go that are dead or expired (`why`: KILLED or EXPIRED)."""
+        settings = self.of(origin)
+        if why == EXPIRED:
+            address, has_own = settings.expiry_address, settings.auto_create_expiry_resources
+            own = settings.expiry_queue_prefix + origin + settings.expiry_queue_suffix
+        else:
+            address, has_own = settings.dead_letter_address, settings.auto_create_dead_letter_resources
+            own = settings.dead_letter_queue_prefix + origin + settings.dead_letter_queue_suffix
+        # Where the target is `address::queue`, that says which queue gets them.
+        return MoveTarget(address, own if has_own and address != origin and FULLY_QUALIFIED not in address else "")
+
+    def origin_of(self, address: str, queue: str) -> str:
+        """The address whose dead or expired messages a queue of this name is made for, at this address; empty: none."""
+        for why, (prefixes, suffixes) in self._affixes.items():
+            for prefix in filter(queue.startswith, prefixes):
+                for suffix in filter(queue.endswith, suffixes):
+                    origin = queue[len(prefix) : len(queue) - len(suffix)]
+                    if origin and self.move_target(origin, why) == (address, queue):
+                        return origin
+        return ""
 
     def check_creation(self, address: str, queue: str = "", *, is_new: bool = True) -> None:
         """Whether whoever uses an address, or a queue of it, makes what is not there. Raises Refused.
@@ -81,3 +126,8 @@ class Settings:
                 values.update(self._matches[place][1])
             made = self._made[matching] = replace(self._built_in, **values)
         return made
+
+
+def queue_of_origin(target: MoveTarget, origin: str) -> QueueKind:
+    """A queue that is made for what is moved there from this address."""
+    return QueueKind(target.queue, target.address, MULTICAST, auto_created=True, moved_from=origin)

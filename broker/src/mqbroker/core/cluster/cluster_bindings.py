@@ -190,6 +190,12 @@ class ClusterBindings(BindingsElsewhere):
         """The bindings of other nodes at this address, of all groups."""
         return (each for group in self._groups.values() for each in group.remotes)
 
+    def origin_of(self, name: str) -> str:
+        """The one address from which all queues of this name take what is moved; empty: there is no such."""
+        groups = (self.group(routing, name) for routing in (ANYCAST, MULTICAST))
+        origins = {each.binding.moved_from for group in groups if group is not None for each in group.remotes}
+        return origins.pop() if len(origins) == 1 else ""
+
     def add(self, remote: Remote) -> None:
         """A binding is known from now on."""
         key = remote.binding.routing, remote.binding.queue

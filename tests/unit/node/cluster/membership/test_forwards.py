@@ -590,6 +590,25 @@ def test_dead_letters_of_one_origin_go_to_the_node_that_reads_them() -> None:
     assert [node.broker.store.queues["DLQ.other"].message_count for node in (a, b)] == [1, 1]
 
 
+@pytest.mark.parametrize("are_alike", [True, False], ids=["by its settings", "by what the other node tells"])
+def test_who_reads_dead_letters_of_one_origin_at_a_node_that_had_none_gets_no_others(are_alike: bool) -> None:
+    rules = {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True, "redistribution_delay": 0}
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], options={"address_settings": {"#": rules}})
+    b = cluster.node("b", ["a"], options={"address_settings": {"#": rules}} if are_alike else {})
+    cluster.run()
+    cluster.wait(600)
+    if not are_alike:
+        reject_one(cluster, a, "mine")
+    reader = Consumer(b, "reader", "dead::DLQ.mine", 10)
+    cluster.run()
+    for name in ("other", "mine"):
+        reject_one(cluster, a, name)
+    cluster.wait(500)
+    assert sum(event.run.count for event in reader.incoming) == 2 - are_alike
+    assert a.broker.store.queues["DLQ.other"].message_count == 1
+
+
 def test_a_link_that_nobody_needs_as_it_is_asked_for_is_asked_for_again_where_somebody_does() -> None:
     """The other node has lost its queue while this one was away, and has one of that name later."""
     cluster, a, b = pair()
