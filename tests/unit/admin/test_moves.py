@@ -373,7 +373,7 @@ def test_a_crash_in_the_middle_of_a_retry(synced: int, monkeypatch: pytest.Monke
         ("queue-purge", {"name": "orders", "filter": "a = 1"}, "unknown argument 'filter'"),
         ("messages-move", {"queue": "orders"}, "'address' is missing"),
         ("messages-move", {"queue": "orders", "address": "orders"}, "is bound to address 'orders' itself"),
-        ("messages-move", {"queue": "orders", "address": "none"}, "no queue is bound"),
+        ("messages-move", {"queue": "orders", "address": "none"}, "no queue gets what is sent"),
         ("messages-move", {"queue": "orders", "address": "x", "count_max": -2}, "from -1 to"),
         ("messages-move", {"queue": "orders", "address": "x", "count_max": True}, "must be int"),
         ("dead-letters-retry", {"queue": "nowhere"}, "there is no queue 'nowhere'"),

@@ -564,7 +564,7 @@ def test_where_wildcards_have_no_queue_a_move_says_so() -> None:
         stage.admin("address-create", name=name, routing_types=["multicast"])
     stage.admin("queue-create", name="source")
     said = stage.admin("messages-move", queue="source", address="news.a")
-    assert said["description"] == "no queue is bound to address 'news.a'"
+    assert said["description"] == "no queue gets what is sent to address 'news.a'"
 
 
 def test_a_filter_by_size_knows_how_large_a_message_is_that_is_moved() -> None:

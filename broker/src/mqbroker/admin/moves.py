@@ -186,7 +186,7 @@ class Move(Purge):
         address = self.store.target_for(self.target, BROKER)
         is_copied = self.store.is_diverted(address.name) or any(each.has_way for each in address.wildcards)
         if not address.has_way and not is_copied:
-            raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
+            raise Refused("amqp:not-found", f"no queue gets what is sent to address {self.target!r}")
         if self.queue in address.queues:
             name = self.queue.kind.name
             raise Refused("amqp:precondition-failed", f"queue {name!r} is bound to address {self.target!r} itself")
@@ -413,7 +413,7 @@ def _is_of(kind: QueueKind, origin: MessageOrigin) -> bool:
 def _gives_copies(address: Address) -> bool:
     """Whether there are queues that got a copy each, here or at other nodes."""
     elsewhere = address.cluster_bindings
-    return bool(address.multicast) or (elsewhere is not None and elsewhere.takes(MULTICAST))
+    return bool(address.copied_count) or (elsewhere is not None and elsewhere.takes(MULTICAST))
 
 
 def _reaches(address: Address, run: Run, only: str) -> bool:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.settings import MoveTarget, queue_of_origin
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
 
@@ -178,3 +182,70 @@ def test_a_queue_that_an_administrator_makes_is_what_he_says() -> None:
     stage.admin("queue-create", name="DLQ.orders", address="dead")
     kind = stage.broker.store.queues["DLQ.orders"].kind
     assert (kind.routing, kind.moved_from) == ("anycast", "")
+
+
+PLACES = ("nowhere", "here", "elsewhere")
+MOVED = MoveTarget("dead", "DLQ.orders")
+
+
+def stage_with(place: str, **rules: Any) -> Stage:
+    """Where queues for the dead letters of one address are at another one, if there are any."""
+    stage = Stage(options_with(address_settings={"#": rules}))
+    if place == "here":
+        stage.broker.store.create_queue(queue_of_origin(MOVED, "orders"), BROKER)
+    elif place == "elsewhere":
+        know(stage.broker.store, 2, MOVED.queue, address="dead", routing="multicast", moved_from="orders")
+    return stage
+
+
+def others(stage: Stage) -> dict[str, int]:
+    """What is in all queues but those."""
+    queues = stage.broker.store.queues.items()
+    return {name: each.message_count for name, each in queues if not each.kind.moved_from}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("rules", "wanted", "errors", "made"),
+    [
+        ({}, (), [], {"dead": 1}),
+        ({}, (Symbol("queue"),), [], {"dead": 1}),
+        ({}, (Symbol("topic"),), [], {}),
+        ({"default_address_routing_type": "MULTICAST"}, (), [], {}),
+        ({"auto_create_queues": False}, (), [("Detach", "amqp:not-found")], {}),
+    ],
+)
+def test_a_queue_for_what_is_moved_is_none_for_who_sends(
+    place: str, rules: dict[str, Any], wanted: tuple[Symbol, ...], errors: list[tuple[str, str]], made: dict[str, int]
+) -> None:
+    """He has what he would have if it were not there: it takes nothing of his."""
+    stage = stage_with(place, **rules)
+    conn = stage.accept()
+    assert frames.errors(stage.talk(conn, GO + attach(False, wanted, "dead"))) == errors
+    if not errors:
+        assert frames.errors(stage.talk(conn, frames.transfer(0))) == []
+    assert others(stage) == made
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_dead_letters_make_no_queue_where_there_is_one_for_them_alone(place: str) -> None:
+    """It was made while the settings said so, or at a node where they do."""
+    stage = stage_with(place, dead_letter_address="dead")
+    store = stage.broker.store
+    dead_letter(stage, "orders")
+    if place == "nowhere":
+        assert others(stage) == {"orders": 0, "dead": 1}
+        return
+    (its_own,) = [store.queues["DLQ.orders"]] if place == "here" else store.remotes.queues.values()
+    assert (its_own.message_count, "dead" in store.queues) == (1, False)
+    dead_letter(stage, "invoices")
+    assert (its_own.message_count, store.queues["dead"].message_count) == (1, 1)
+
+
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_who_reads_where_queues_are_for_what_is_moved_gets_copies_of_it(place: str) -> None:
+    stage = stage_with(place, dead_letter_address="dead")
+    assert frames.errors(stage.talk(stage.accept(), GO + attach(True, (), "dead"))) == []
+    assert "dead" not in stage.broker.store.queues
+    dead_letter(stage, "orders")
+    assert [count for name, count in others(stage).items() if name.startswith("raw.x")] == [1]

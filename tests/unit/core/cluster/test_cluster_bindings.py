@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 from mqbroker.admin import moves
@@ -17,8 +18,11 @@ from mqbroker.core.store.store import Store
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message
 
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage
 from tests.unit.admin.test_moves_within_bounds import pieces_of
+
+FEW_BYTECODES = 6_000  # of a message that goes on; 300 queues that are each asked are 30,000 more
 
 
 def node(number: int) -> str:
@@ -133,10 +137,12 @@ def test_queues_that_are_all_for_what_is_moved_take_nothing_that_is_sent() -> No
     know(stage.broker.store, 2, "DLQ.q0", **DEAD, moved_from="q0")
     address = stage.broker.store.addresses["dead"]
     assert not address.takes_each()
+    assert not address.has_way
     assert takers(address) == set()
     stage.admin("queue-create", name="source")
     assert stage.admin("send", address="source", messages=[{"body": "x"}]) == {"accepted": 1}
-    assert stage.admin("messages-move", queue="source", address="dead") == {"moved": 0, "left": 1}
+    assert stage.admin("messages-move", queue="source", address="dead") == {"moved": 1, "left": 0}
+    assert stage.broker.store.queues["dead"].message_count == 1
 
 
 def test_of_queues_of_one_name_those_for_the_origin_of_a_message_share_it() -> None:
@@ -157,6 +163,29 @@ def test_of_queues_of_one_name_those_for_the_origin_of_a_message_share_it() -> N
     assert [each.binding for each in group.remotes] == [by_hand], "what is here is redistributed to no other one either"
     store.remotes.connection("c").remove(by_hand)
     assert bindings.group_of(store.queues["DLQ.q0"]) is None
+
+
+def test_those_that_are_for_all_take_turns_also_where_one_of_their_name_is_for_one_origin() -> None:
+    store = Stage().broker.store
+    know(store, 2, "DLQ.q0", **DEAD, moved_from="q0")
+    for_all = [know(store, number, "DLQ.q0", **DEAD).cluster_name for number in (3, 4)]
+    address = store.addresses["dead"]
+    for origin in ("", "q1"):
+        assert [takers(address, origin) for _ in "abcd"] == [{name} for name in for_all * 2]
+
+
+def test_a_message_asks_none_of_the_queues_that_are_for_what_is_moved_from_elsewhere() -> None:
+    """There may be one for each address of each node."""
+    store = Stage().broker.store
+    for number in range(300):
+        know(store, 2, f"DLQ.q{number}", **DEAD, moved_from=f"q{number}")
+    address = store.addresses["dead"]
+    expected: dict[str, set[str]] = {"": set(), "mine": set(), "q7": {"DLQ.q7" + node(2)}}
+    for origin, names in expected.items():
+        assert takers(address, origin) == names, "what is remembered once bindings have changed"
+        cost = Bytecodes()
+        assert cost.of(partial(takers, address, origin)) == names
+        assert cost.count < FEW_BYTECODES
 
 
 def test_a_subscription_that_is_here_and_elsewhere_gets_one_copy_and_counts_as_one() -> None:

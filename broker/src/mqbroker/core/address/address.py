@@ -196,7 +196,7 @@ class Address:
     @property
     def has_way(self) -> bool:
         """Whether a queue gets what is sent here: one of this node, or one of another node that messages go to."""
-        return bool(self.anycast or self.multicast) or self.has_way_elsewhere
+        return bool(self.anycast or self.copied_count) or self.has_way_elsewhere
 
     @property
     def has_way_elsewhere(self) -> bool:
@@ -227,11 +227,21 @@ class Address:
     @property
     def gives_copies(self) -> bool:
         """Whether somebody wants copies of what is sent here."""
-        return (
-            bool(self.multicast)
-            or self.is_topic
-            or (self.cluster_bindings is not None and self.cluster_bindings.has(MULTICAST))
-        )
+        elsewhere = self.cluster_bindings
+        return bool(self.copied_count) or self.is_topic or (elsewhere is not None and elsewhere.takes(MULTICAST))
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether somebody wants copies of what is sent here, or is moved here: whoever reads here gets them too."""
+        elsewhere = self.cluster_bindings
+        return self.gives_copies or bool(self.multicast) or (elsewhere is not None and elsewhere.has(MULTICAST))
+
+    def keeps_apart(self, origin: str) -> bool:
+        """Whether there is a queue, here or at another node, that takes only what is moved from this address."""
+        if self.copied_count < len(self.multicast) and any(each.kind.moved_from == origin for each in self.multicast):
+            return True
+        elsewhere = self.cluster_bindings
+        return elsewhere is not None and elsewhere.keeps_apart(origin)
 
     @property
     def queues(self) -> list[Queue]:

@@ -80,7 +80,7 @@ class AddressStore(ABC):
 
     @abstractmethod
     def is_multicast(self, name: str) -> bool:
-        """Whether an address gives copies where nobody says what it should do."""
+        """Whether an address gives copies to who reads there, or makes a queue, and does not say what he wants."""
 
     @abstractmethod
     def is_diverted(self, name: str) -> bool:

@@ -33,6 +33,10 @@ class BindingsElsewhere(ABC):
         """Whether there is one of this routing type."""
 
     @abstractmethod
+    def keeps_apart(self, origin: str) -> bool:
+        """Whether there is one that takes only what is moved from this address."""
+
+    @abstractmethod
     def origin_of(self, name: str) -> str:
         """The one address from which all queues of this name take what is moved; empty: there is no such."""
 
@@ -42,7 +46,10 @@ class BindingsElsewhere(ABC):
 
     @abstractmethod
     def takes(self, routing: str) -> bool:
-        """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
+        """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it.
+
+        What is sent is not moved, so those that take only what is from one address are none of these.
+        """
 
     @abstractmethod
     def takes_each(self, routing: str) -> bool:

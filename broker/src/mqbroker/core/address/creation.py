@@ -81,5 +81,6 @@ class Creation:
             self._auto_delete.vacated(address)
         else:
             self._records.check(name, MULTICAST)
-            address.is_topic = address.is_topic or address.is_unbound
+            # Queues for what is moved are none for who sends: it is as if they were not there.
+            address.is_topic = address.is_topic or not (address.is_shared or address.gives_copies)
         return address

@@ -17,6 +17,7 @@ from mqbroker.core.address.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, A
 from mqbroker.core.address.diverts import DivertWay
 from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.address.settings import MoveTarget, queue_of_origin
+from mqbroker.core.address.wildcard_names import check_is_one
 from mqbroker.core.address.wildcards import reached
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE
@@ -168,8 +169,15 @@ class DeadLetters:
         """
         if target.address in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
             raise Refused("amqp:precondition-failed", "it is there already")
-        if target.queue and target.queue not in self._store.queues:
-            self._store.create_queue(queue_of_origin(target, origin), BROKER)
+        if FULLY_QUALIFIED not in target.address:
+            check_is_one(target.address)  # before a queue is made there
+        own = self._store.queues.get(target.queue)
+        if own is None and target.queue:
+            own = self._store.create_queue(queue_of_origin(target, origin), BROKER)
+        address = self._store.addresses.get(target.address)
+        is_own_there = own is not None and own.kind.address == target.address
+        if address is not None and (is_own_there or address.keeps_apart(origin)):
+            return address  # no other queue is made, which would get them too
         # As whoever sends there: it may be there on another node alone.
         return self._store.target_for(target.address, BROKER)
 

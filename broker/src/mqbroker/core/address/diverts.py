@@ -134,7 +134,7 @@ class Diverts:
         `is_moved`: by the broker, so that the address itself gives those with wildcards none.
         """
         address = self._store.addresses.get(target)
-        is_copied = address is None or address.multicast or address.wildcards or address.copied_elsewhere
+        is_copied = address is None or address.copied_count or address.wildcards or address.copied_elsewhere
         if not is_copied and target not in self.at:
             return 0  # the usual case
         waypoint = _waypoint_of(target)

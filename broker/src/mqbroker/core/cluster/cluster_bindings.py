@@ -62,14 +62,12 @@ class ClusterQueue:
             return [(count, each) for each in members]
         return _shared_out(count, self._turn(members, count))
 
-    def open_to(self, moved_from: str) -> ClusterQueue | None:
-        """It, for messages that are moved from this address, or (empty) are not; without the bindings that take only
-        what is moved from another one, where it has such, and None where it has no other."""
+    def open_to(self, moved_from: str) -> ClusterQueue:
+        """It, for messages that are moved from this address, or (empty) are not: without the bindings that take only
+        what is moved from another one, where it has such."""
         open_ones = [each for each in self.remotes if each.binding.moved_from in ("", moved_from)]
         if len(open_ones) == len(self.remotes):
             return self
-        if not open_ones:
-            return None
         LOOK.has_touched = True
         group = ClusterQueue(self.routing, self.name)
         group.remotes = open_ones
@@ -119,10 +117,8 @@ class ClusterQueue:
 
     @property
     def takes_each(self) -> bool:
-        """Whether they go where no filter asks what they say, nor anybody where they come from."""
-        return any(
-            self._is_open(each) and each.binding.filter is None and not each.binding.moved_from for each in self.remotes
-        )
+        """Whether they go where no filter asks what they say."""
+        return any(self._is_open(each) and each.binding.filter is None for each in self.remotes)
 
     def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
@@ -139,16 +135,24 @@ class ClusterQueue:
         return any(each.via.mode == STRICT for each in self.remotes)
 
 
-class ClusterBindings(BindingsElsewhere):
-    """The bindings that other nodes have for one address."""
+ClusterQueues = dict[tuple[str, str], ClusterQueue]  # by their routing types and names
 
-    __slots__ = ("_asks_origin", "_copied", "_groups", "_is_choosy")
+
+class ClusterBindings(BindingsElsewhere):
+    """The bindings that other nodes have for one address.
+
+    There may be thousands that each take what is moved from one address alone, and none of the others is gone through
+    for a message that is moved, or is not.
+    """
+
+    __slots__ = ("_copied", "_groups", "_is_choosy", "_of_origin", "_plain")
 
     def __init__(self, groups: Iterable[ClusterQueue] = ()) -> None:
-        self._groups: dict[tuple[str, str], ClusterQueue] = {(each.routing, each.name): each for each in groups}
+        self._groups: ClusterQueues = {(each.routing, each.name): each for each in groups}
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
-        # Not known since bindings have changed: whether one of them takes only what is moved from one address,
-        self._asks_origin: bool | None = None
+        # Not known since bindings have changed: those that are open to what senders send,
+        self._plain: ClusterQueues | None = None
+        self._of_origin: dict[str, ClusterQueues] = {}  # by address, those that also or only take what is moved from it
         self._copied: set[str] | None = None  # and the names of those that get copies of what senders send
 
     def __bool__(self) -> bool:
@@ -165,21 +169,21 @@ class ClusterBindings(BindingsElsewhere):
 
     def takes(self, routing: str) -> bool:
         """Whether what is sent at this node goes to one of this routing type, as far as nobody nearer has it."""
-        return any(group.routing == routing and group.is_open for group in self._groups.values())
+        return any(group.routing == routing and group.is_open for group in self._open_to_senders().values())
 
     def takes_each(self, routing: str) -> bool:
         """Whether one of them does that has no filter, so that every message gets there."""
-        return any(group.routing == routing and group.takes_each for group in self._groups.values())
+        return any(group.routing == routing and group.takes_each for group in self._open_to_senders().values())
 
     def reaches(self, view: MessageView, only: str) -> bool:
         """Whether one of them gets this message if nobody here does; `only` one of this routing type, empty: of any."""
-        groups = (group for group in self._open_to("").values() if not only or group.routing == only)
+        groups = (group for group in self._open_to_senders().values() if not only or group.routing == only)
         return any(group.members(None, view) for group in groups)
 
     def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere that may have what is in a queue that is here."""
-        group = self.group(queue.kind.routing, queue.kind.name)
-        return None if group is None else group.open_to(queue.kind.moved_from)
+        key, plain = (queue.kind.routing, queue.kind.name), self._open_to_senders()
+        return self._of_origin.get(queue.kind.moved_from, plain).get(key) or plain.get(key)
 
     def group(self, routing: str, name: str) -> ClusterQueue | None:
         """The bindings elsewhere of a queue of the cluster."""
@@ -189,6 +193,11 @@ class ClusterBindings(BindingsElsewhere):
     def remotes(self) -> Iterable[Remote]:
         """The bindings of other nodes at this address, of all groups."""
         return (each for group in self._groups.values() for each in group.remotes)
+
+    def keeps_apart(self, origin: str) -> bool:
+        """Whether there is one that takes only what is moved from this address."""
+        self._open_to_senders()
+        return origin in self._of_origin
 
     def origin_of(self, name: str) -> str:
         """The one address from which all queues of this name take what is moved; empty: there is no such."""
@@ -227,25 +236,34 @@ class ClusterBindings(BindingsElsewhere):
     def _look_at_origins(self) -> None:
         """There are other bindings."""
         LOOK.has_touched = True
-        self._asks_origin = self._copied = None
+        self._plain = self._copied = None
 
     def copied_beyond(self, queues: list[Queue]) -> int:
         """How many queues of the cluster get a copy each of what is sent here, but for these, which are here."""
         LOOK.has_touched = True
         if self._copied is None:
-            self._copied = {group.name for group in self._open_to("").values() if group.routing != ANYCAST}
+            self._copied = {group.name for group in self._open_to_senders().values() if group.routing != ANYCAST}
         copied = self._copied
         return len(copied) - sum(each.kind.name in copied for each in queues if not each.kind.moved_from)
 
-    def _open_to(self, moved_from: str) -> dict[tuple[str, str], ClusterQueue]:
+    def _open_to(self, moved_from: str) -> ClusterQueues:
         """The groups for messages that are moved from this address, or (empty) are not."""
+        plain = self._open_to_senders()
+        of_origin = self._of_origin.get(moved_from)
+        return plain if of_origin is None else plain | of_origin
+
+    def _open_to_senders(self) -> ClusterQueues:
+        """The groups for messages that nobody moves. Those for what is moved are looked for too."""
         LOOK.has_touched = True
-        if self._asks_origin is None:
-            self._asks_origin = any(each.binding.moved_from for each in self.remotes)
-        if not self._asks_origin:
-            return self._groups
-        groups = {key: group.open_to(moved_from) for key, group in self._groups.items()}
-        return {key: group for key, group in groups.items() if group is not None}
+        if self._plain is None:
+            plain: ClusterQueues = {}
+            self._of_origin = {}
+            for key, group in self._groups.items():
+                for origin in dict.fromkeys(each.binding.moved_from for each in group.remotes):
+                    groups = self._of_origin.setdefault(origin, {}) if origin else plain
+                    groups[key] = group.open_to(origin)
+            self._plain = plain
+        return self._plain
 
     @property
     def is_choosy(self) -> bool:

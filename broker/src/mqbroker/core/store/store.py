@@ -145,7 +145,8 @@ class Store(PagingStore):
         address = self.addresses.get(name)
         if address is not None and (address.anycast or (not anycast and address.gives_copies)):
             return address
-        if not anycast and self.is_multicast(name):
+        is_shared = address is not None and address.is_shared  # at another node, to which messages go from here or not
+        if not anycast and not is_shared and self._gives_copies_by_rule(name):
             return self.make_address(name, actor)
         self.settings.check_creation(name, name, is_new=name not in self.addresses)
         maker = maker_for(actor)[0]
@@ -153,10 +154,13 @@ class Store(PagingStore):
         return self.addresses[name]
 
     def is_multicast(self, name: str) -> bool:
-        """Whether an address gives copies where nobody says what it should do."""
+        """Whether an address gives copies to who reads there, or makes a queue, and does not say what he wants."""
         address = self.addresses.get(name)
-        if address is not None and (address.is_shared or address.gives_copies):
+        if address is not None and (address.is_shared or address.has_copies):
             return not address.is_shared
+        return self._gives_copies_by_rule(name)
+
+    def _gives_copies_by_rule(self, name: str) -> bool:
         return has_wildcards(name) or self.is_topic_by_rule(name)
 
     def is_topic_by_rule(self, name: str) -> bool:
