@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE
-from mqbroker.core.queue.kinds import RING_OF_PREFIX, RING_PREFIX
+from mqbroker.core.queue.kinds import NODE_ID_SIZE, RING_OF_PREFIX, RING_PREFIX
 from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.sections import Header
 

@@ -184,7 +184,7 @@ class DeadLetters:
     def _move(self, queue: Queue, segment: Segment, target: MoveTarget, cause: str, why: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none."""
         kind, origin = queue.kind, queue.kind.address
-        said = MessageOrigin(origin, kind.name, ANYCAST if kind.is_shared else MULTICAST)
+        said = MessageOrigin(origin, kind.queue_meant, ANYCAST if kind.is_shared else MULTICAST)
         try:
             address = self._target(origin, target, queue.kind.name)
         except Refused as refused:

@@ -18,10 +18,9 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.stored_tables import unreadable
 from mqbroker.core.cluster.id_digest import NO_IDS, PACKED_SIZE_BYTES, IdDigest
-from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.id_ranges import IdRanges
-from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX, NODE_ID_SIZE
 from mqbroker.core.queue.message_view import view_at
 from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.times import expires_ms

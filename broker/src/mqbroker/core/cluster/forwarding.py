@@ -21,10 +21,10 @@ from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, R
 from mqbroker.core.cluster.cordon import Cordon
 from mqbroker.core.cluster.drains import Drains
 from mqbroker.core.cluster.marks import Marks
-from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.cluster.scale_down import ScaleDown
 from mqbroker.core.queue.id_ranges import IdRanges
-from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
+from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, NODE_ID_SIZE, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.queue.unanswered_forwards import HandedOver

@@ -27,9 +27,6 @@ class _Nothing:
 NOTHING: Final[Filter] = _Nothing()
 
 
-NODE_ID_SIZE: Final = 36  # with which a name in the cluster ends
-
-
 def cluster_name_of(queue: str, node_id: str) -> str:
     """The name that a queue has in the whole cluster."""
     return queue + node_id

@@ -18,6 +18,7 @@ TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary q
 INTERNAL_PREFIX = "$."  # of names that no client may use
 RING_PREFIX = INTERNAL_PREFIX + "retroactive."  # before an address: the ring of what was published at this node,
 RING_OF_PREFIX = INTERNAL_PREFIX + "retroactive-of."  # before a node and an address: of what came of one of its rings
+NODE_ID_SIZE: Final = 36  # with which a name in the cluster ends
 
 
 @dataclass(slots=True)
@@ -98,6 +99,13 @@ class QueueKind:
     def is_owed_beyond(self) -> bool:
         """Whether its messages are for subscriptions that are further on than the node that they are sent to next."""
         return self.is_forwarding and not self.forwards_shared and not self.route[0].endswith(self.forwards_to)
+
+    @property
+    def queue_meant(self) -> str:
+        """The queue that its messages are for: where it holds them for one of another node, that one. For several they
+        are copies, of which no name says all, and so it is its own."""
+        is_for_one = self.is_forwarding and len(self.route) == 1 and not self.address.startswith(INTERNAL_PREFIX)
+        return self.route[0][:-NODE_ID_SIZE] if is_for_one else self.name
 
     @property
     def is_shared(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from mqbroker.config.slices import BrokerOptions
 from mqbroker.wire.performatives import Rejected
 
 from tests.support.cluster_stage import ClusterNode, node_id_of, options_for
+from tests.support.stage import options_with
 from tests.unit.core.address.test_diverts import divert, reload
 from tests.unit.node.cluster.grouping.test_grouping import Site
 from tests.unit.node.cluster.membership.test_forwards import pair
@@ -28,6 +30,15 @@ def reject(node: ClusterNode, queue: str) -> None:
 
 def count_at(node: ClusterNode, queue: str) -> int:
     return node.broker.store.queues[queue].message_count
+
+
+def queue_said(node: ClusterNode, queue: str) -> str:
+    """Which queue the one message in this one says that it was in."""
+    answer = node.admin("receive", address=queue, count_max=1, wait_ms=1)
+    assert node.admin("settle", tag=answer["tag"], outcome="released") == {}
+    (message,) = answer["messages"]
+    said: str = message["message_annotations"]["x-opt-ORIG-QUEUE"]
+    return said
 
 
 def test_a_retry_goes_to_no_subscription_of_another_node_which_had_the_message() -> None:
@@ -146,13 +157,13 @@ def test_a_group_that_is_retried_at_another_node_stays_together() -> None:
 
 @pytest.mark.parametrize("to_address", [False, True])
 @pytest.mark.parametrize(
-    ("routing", "is_here", "back"),
-    [("anycast", False, True), ("multicast", False, False), ("multicast", True, False)],
+    ("routing", "is_here"),
+    [("anycast", False), ("multicast", False), ("multicast", True)],
 )
-def test_what_expired_on_its_way_to_a_node_is_retried_to_its_address(
-    routing: str, is_here: bool, back: bool, to_address: bool
+def test_what_expired_on_its_way_to_a_queue_is_retried_to_that_alone(
+    routing: str, is_here: bool, to_address: bool
 ) -> None:
-    """A copy stays, as other subscriptions had theirs, but for who wants it sent to all of them again."""
+    """It says which one it was for, not in which one it waited for the way; other subscriptions had their copies."""
     rules = {**DIES, "expiry_address": "expired"}
     cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
     a.admin("queue-create", name="expired")
@@ -171,13 +182,64 @@ def test_what_expired_on_its_way_to_a_node_is_retried_to_its_address(
     b.start()
     cluster.run()
     cluster.wait(3_000)
-    goes = back or to_address
+    assert queue_said(a, "expired") == "there"
     said = a.admin("dead-letters-retry", queue="expired", to_address=to_address)
-    assert said == {"retried": int(goes), "left": int(not goes)}
+    assert said == {"retried": 1, "left": 0}
     cluster.run()
-    assert count_at(b, "there") == int(goes)
+    assert count_at(b, "there") == 1
     if is_here:
-        assert count_at(a, "here") == int(to_address)
+        assert count_at(a, "here") == 0
+
+
+@pytest.mark.parametrize("to_address", [False, True])
+def test_a_copy_that_expired_on_its_way_to_several_subscriptions_says_none_of_them(to_address: bool) -> None:
+    """It stays, as it goes to no one of them alone, but for who wants it sent to all of the address again."""
+    rules = {**DIES, "expiry_address": "expired"}
+    cluster, a, b = pair(options={"address_settings": {"#": rules}})
+    a.admin("queue-create", name="expired")
+    for node, queue in ((b, "s1"), (b, "s2"), (a, "here")):
+        node.admin("queue-create", name=queue, address="news", routing_type="multicast")
+    cluster.run()
+    b.crash()
+    cluster.run()
+    assert a.admin("send", address="news", messages=[{"body": "x", "ttl_ms": 500}]) == {"accepted": 1}
+    answer = a.admin("receive", address="here", count_max=1, wait_ms=1)
+    assert a.admin("settle", tag=answer["tag"], outcome="accepted") == {}
+    cluster.wait(2_000)
+    assert queue_said(a, "expired").startswith("$.sf.")
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    said = a.admin("dead-letters-retry", queue="expired", to_address=to_address)
+    assert said == {"retried": int(to_address), "left": int(not to_address)}
+    cluster.run()
+    assert [count_at(*each) for each in ((b, "s1"), (b, "s2"), (a, "here"))] == [int(to_address)] * 3
+
+
+@pytest.mark.parametrize("queue", ["orders", "other"])
+def test_what_expired_on_its_way_to_a_queue_of_a_node_that_is_away_makes_one_of_the_name_of_its_address(
+    queue: str,
+) -> None:
+    """As for senders; one of another name is kept for its node."""
+    rules = {**DIES, "expiry_address": "expired"}
+    cluster, a, b = pair(message_load_balancing="STRICT", options={"address_settings": {"#": rules}})
+    a.admin("queue-create", name="expired")
+    b.admin("queue-create", name=queue, address="orders")
+    cluster.run()
+    b.crash()
+    cluster.run()
+    message = {"body": "x", "ttl_ms": 500, "durable": True}
+    assert a.admin("send", address="orders", messages=[message]) == {"accepted": 1}
+    cluster.wait(2_000)
+    a.crash()
+    may_make = {"#": rules, "orders": {"auto_create_queues": True}}
+    a.options = replace(a.options, address_settings=options_with(address_settings=may_make).address_settings)
+    a.start()
+    cluster.run()
+    is_made = queue == "orders"
+    said = a.admin("dead-letters-retry", queue="expired")
+    assert said == {"retried": int(is_made), "left": int(not is_made)}
+    assert ("orders" in a.broker.store.queues) == is_made
 
 
 @pytest.mark.parametrize("to_address", [False, True])

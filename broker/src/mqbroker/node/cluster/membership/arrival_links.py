@@ -19,8 +19,8 @@ from mqbroker.core.cluster.arrivals import Arrival
 from mqbroker.core.cluster.drains import other_terms
 from mqbroker.core.cluster.duplicate_cargo import ADDRESS as DUPLICATE_IDS
 from mqbroker.core.cluster.duplicate_cargo import unpacked
-from mqbroker.core.cluster.remote_binding import NODE_ID_SIZE, cluster_name_of
-from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.core.queue.kinds import NODE_ID_SIZE, QueueKind
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.links.ends import MadeEnd, ReceivingEnd, answer_to
