@@ -166,6 +166,29 @@ def limit_of(found: Mapping[str, Mapping[str, Any] | None]) -> str:
         return ""
 
 
+def hosts_of(
+    cluster: InventoryCluster,
+    notes: Mapping[str, Mapping[str, Any] | None],
+    command: str,
+    limit: str,
+    *,
+    is_resumed: bool,
+) -> list[Host]:
+    """The hosts of a command with this `--limit`. Who goes on with what the newest of these notes is says the limit as
+    it is noted, and goes on without those that have left since: another text would be another operation. Raises
+    CommandError where none is left, and UsageError where another limit names one that is not there."""
+    last = _newest(notes)
+    if not is_resumed or last is None or command not in (last["what"], _about(last)):
+        return cluster.limited(limit)
+    known = cluster.known(limit)
+    if limit and not known:
+        raise CommandError(
+            f"{command} was begun for hosts of which none is in the inventory any more; nothing was changed",
+            "mqctl operation release, where that holds the cluster; then the command without --resume, for other hosts",
+        )
+    return cluster.limited(known)
+
+
 def require_free(world: World, cluster: InventoryCluster) -> None:
     """No operation is under way, of those that are noted where hosts can be reached. Raises CommandError."""
     require_none_but(look(world, cluster.hosts)[0], ())

@@ -32,9 +32,11 @@ from mqctl.operation import (
     code_of,
     goal_of,
     holding,
+    hosts_of,
     is_paused,
     look,
     numbers_of,
+    require_none_but,
     typed,
 )
 from mqctl.output import OutputShape, Rows, write
@@ -91,8 +93,10 @@ def roll_out(world: World, options: RollingOptions, rolling: Rolling) -> Exit:
     batch, command = batch_of(options.batch), typed(rolling.command, options.limit)
     with untouched(world):
         cluster = checked(world, options)
-        hosts = cluster.limited(options.limit)
         notes = look(world, cluster.hosts)[0]
+        hosts = hosts_of(cluster, notes, command, options.limit, is_resumed=options.resume)
+        if options.resume and not options.check:
+            require_none_but(notes, {command})  # before anybody reads a plan that would be refused
         bundle = bundle_of(world, options, cluster)
         goal = read(Path(bundle)).release
         if options.resume:

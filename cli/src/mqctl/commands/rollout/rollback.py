@@ -84,8 +84,8 @@ def run(world: World, options: Options) -> int:
     batch, command = batch_of(options.batch), operation.typed(COMMAND, options.limit)
     with untouched(world):
         cluster = checked(world, options)
-        hosts = cluster.limited(options.limit)
         notes = operation.look(world, cluster.hosts)[0]
+        hosts = operation.hosts_of(cluster, notes, command, options.limit, is_resumed=options.resume)
         per_host, faults = releases.look(world, hosts)
         for fault in faults.values():
             world.note(f"{fault}; it is left out, and keeps what it has")

@@ -18,7 +18,18 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, code_of, give_back, holding, is_held_by, numbers, typed
+from mqctl.operation import (
+    OperationScope,
+    Resume,
+    code_of,
+    give_back,
+    holding,
+    hosts_of,
+    is_held_by,
+    look,
+    numbers_of,
+    typed,
+)
 from mqctl.output import OutputShape, counted
 from mqctl.playbook.outcome import carry_out
 from mqctl.playbook.rollout import batch_of, require_no_hand, rollout_play, untouched
@@ -47,8 +58,8 @@ def run(world: World, options: Options) -> int:
     batch, command = batch_of(options.batch), typed(COMMAND, options.limit)
     with untouched(world):
         cluster = checked(world, options)
-        hosts = cluster.limited(options.limit)
-        seen = numbers(world, cluster)
+        notes = look(world, cluster.hosts)[0]
+        hosts = hosts_of(cluster, notes, command, options.limit, is_resumed=options.resume)
         bundle = bundle_of(world, options, cluster)
         plan = make_plan(world, cluster, hosts, Path(bundle))
         added = [one for one in hosts if is_added(plan, one)]
@@ -65,7 +76,8 @@ def run(world: World, options: Options) -> int:
     changed = {host.name for host in added}
     missing = [one for one in plan.missing if one.node.host in changed]
     play = replace(rollout_play(folder, bundle, added, batch), command=command)
-    with holding(world, cluster, command, is_resumed=options.resume, scope=OperationScope(changed, seen)) as own:
+    scope = OperationScope(changed, numbers_of(notes))
+    with holding(world, cluster, command, is_resumed=options.resume, scope=scope) as own:
         make_missing(world, folder, missing)
         code = carry_out(world, options, cluster, added, play)
         own.is_done = code is Exit.DONE

@@ -13,7 +13,7 @@ from mqctl.exits import Exit
 from mqctl.gate.gate import Force, require_served
 from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
-from mqctl.operation import OperationScope, Resume, code_of, holding, numbers, typed
+from mqctl.operation import OperationScope, Resume, code_of, holding, hosts_of, look, numbers_of, typed
 from mqctl.playbook.outcome import report, report_interrupted
 from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
@@ -46,17 +46,18 @@ def run(world: World, options: Options) -> int:
     Exit code 1 if a host failed, 3 if hosts were not reached or one could not be given back.
     """
     cluster = checked(world, options)
-    hosts = cluster.limited(options.limit)
+    # It removes no more where it goes on.
+    command = typed(COMMAND, options.limit, *(["--data"] if options.data else []))
+    notes = look(world, cluster.hosts)[0]
+    hosts = hosts_of(cluster, notes, command, options.limit, is_resumed=options.resume)
     names = ", ".join(one.name for one in hosts)
-    scope = OperationScope({one.name for one in hosts}, {} if options.check else numbers(world, cluster))
+    scope = OperationScope({one.name for one in hosts}, {} if options.check else numbers_of(notes))
     what = "with all messages" if options.data else "messages stay"
     if not options.check:
         require_served(world, cluster, [hosts], is_forced=options.force)
         question = f"Remove the brokers of {names} ({what})."
         confirmation.name(world, question, cluster.name, is_sure=options.yes)
     variables = {"mq_uninstall_data": options.data}
-    # It removes no more where it goes on.
-    command = typed(COMMAND, options.limit, *(["--data"] if options.data else []))
     play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check, command=command)
     if options.check:
         return _played(world, options, cluster, play)

@@ -95,14 +95,9 @@ def resume(world: World, options: Options, cluster: InventoryCluster) -> int:
     if not operation.goal_of(notes, UPGRADE.command):
         raise CommandError("no upgrade is noted on any host; nothing was changed", "mqctl upgrade")
     begun_for = operation.limit_of(notes)
-    limit = options.limit or cluster.known(begun_for)
-    if begun_for and not limit:
-        raise CommandError(
-            f"the upgrade was begun for {begun_for}, and none of these hosts is in the inventory any more; "
-            "nothing was changed", "mqctl upgrade, which is for all"
-        )  # fmt: skip
-    if limit and not options.limit:
-        world.note(f"it was begun for {limit}, and goes on for these hosts; mqctl upgrade is for all")
+    limit = options.limit or begun_for
+    if known := "" if options.limit else cluster.known(begun_for):
+        world.note(f"it was begun for {known}, and goes on for these hosts; mqctl upgrade is for all")
     return roll_out(world, replace(options, limit=limit, resume=True), UPGRADE)
 
 
