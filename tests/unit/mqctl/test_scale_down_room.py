@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from mqctl.admin import AdminClient
+from mqctl.admin import AdminClient, AdminError
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaving_host import Leaver
@@ -135,11 +135,15 @@ def test_what_comes_is_added_up_by_the_address_over_queues_and_nodes() -> None:
 class Asked:
     """A session with the node that takes the messages: what it says of each queue, and of queues-max."""
 
+    condition = "amqp:not-found"  # by which it refuses
+
     def __init__(self, queues: dict[str, dict[str, Any]], queues_max: int = 100_000) -> None:
         self.queues, self.queues_max = queues, queues_max
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         if operation == "queue-show":
+            if arguments["name"] not in self.queues:
+                raise AdminError("mq1", operation, {"condition": self.condition})
             return self.queues[arguments["name"]]
         assert operation == "config-show"
         return {"options": [{"option": "limits.queues-max", "value": self.queues_max}]}
@@ -171,6 +175,15 @@ def test_a_namesake_on_other_terms_is_named_before_clients_leave(
     assert all(text.startswith("queue orders of mq1: it is there on other terms") and said in text for text in found)
 
 
+def test_a_namesake_that_has_gone_since_it_was_seen_has_no_terms() -> None:
+    """As one that is deleted with its last consumer. Another refusal is one."""
+    session, target = Asked({}), replace(OTHERS[0], queues=[{"name": "orders", **TERMS, "selector": "x"}])
+    assert refused(cast(AdminClient, session), target, [MOVES], {}) == []
+    session.condition = "amqp:unauthorized-access"
+    with pytest.raises(AdminError, match="unauthorized-access"):
+        refused(cast(AdminClient, session), target, [MOVES], {})
+
+
 @pytest.mark.parametrize(
     ("changes", "is_refused"),
     [
@@ -197,6 +210,14 @@ def test_more_queues_than_there_may_be_are_named(most: int, *, is_refused: bool)
         if is_refused
         else []
     )
+
+
+@pytest.mark.parametrize(("left", "is_refused"), [(0, False), (1, True)])
+def test_queues_that_are_empty_hold_up_nothing_where_no_more_are_made(left: int, *, is_refused: bool) -> None:
+    there, kept = [{"name": "orders", **TERMS}], {**MOVES, "queue": "kept", "routing_type": "retroactive"}
+    moving = [MOVES, {**MOVES, "queue": "a", "left": 0}, {**kept, "left": left}]
+    session = cast(AdminClient, Asked({"orders": TERMS}, 2))
+    assert bool(refused(session, replace(OTHERS[0], queues=there), moving, {})) is is_refused
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from mqctl.admin import AdminClient
+from mqctl.admin import AdminClient, AdminError
 from mqctl.output import counted
-from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.cluster_look import NOT_FOUND, NodeLook
 
 RING: Final = "retroactive"  # the routing of what an address keeps for later queues
 QUEUES_MAX: Final = "limits.queues-max"
@@ -27,14 +27,21 @@ def refused(session: AdminClient, target: NodeLook, rows: Iterable[Row], address
     full = [row for row in moving if row["left"] and row.get("routing_type") != RING]
     said = {text for row in full if row["queue"] in there for text in _on_other_terms(session, target, row, there)}
     said |= {text for row in full if row["queue"] not in there for text in _of_another_kind(target, row, addresses)}
-    return sorted(said) + _too_many(session, target, {str(row["queue"]) for row in moving} - set(there))
+    new = [row for row in moving if row["queue"] not in there]
+    # Those that are empty are made as well, and take the room of others; alone they hold up nothing.
+    return sorted(said) + (_too_many(session, target, new) if any(row["left"] for row in new) else [])
 
 
 def _on_other_terms(session: AdminClient, target: NodeLook, row: Row, there: Mapping[str, Row]) -> list[str]:
     """Earlier releases say no terms but the address and the routing."""
     name, shown = str(row["queue"]), there[row["queue"]]
     if "terms" in row:
-        shown = session.call("queue-show", name=name)
+        try:
+            shown = session.call("queue-show", name=name)
+        except AdminError as error:
+            if error.condition != NOT_FOUND:
+                raise
+            return []  # it has gone since, as one that is deleted with its last consumer: it is made as it is here
     terms: Row = row.get("terms") or {each: row[each] for each in ("address", "routing_type") if each in row}
     different = [each for each, value in terms.items() if each in shown and shown[each] != value]
     if not different:
@@ -58,15 +65,13 @@ def _of_another_kind(target: NodeLook, row: Row, addresses: Mapping[str, Row]) -
     ]
 
 
-def _too_many(session: AdminClient, target: NodeLook, new: set[str]) -> list[str]:
-    if not new:
-        return []
+def _too_many(session: AdminClient, target: NodeLook, new: Sequence[Row]) -> list[str]:
     rows = session.call("config-show")["options"]
     most = next((int(row["value"]) for row in rows if row["option"] == QUEUES_MAX), None)
-    count = len(target.queues)
-    if most is None or count + len(new) <= most:
+    count, more = len(target.queues), len({str(row["queue"]) for row in new})
+    if most is None or count + more <= most:
         return []
     return [
-        f"{target.name} has {counted(count, 'queue')}, {len(new)} more come, and it takes {most} (queues-max): raise "
+        f"{target.name} has {counted(count, 'queue')}, {more} more come, and it takes {most} (queues-max): raise "
         "that there, or --to another"
     ]
