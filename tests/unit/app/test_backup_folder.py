@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -130,16 +131,20 @@ def test_nothing_is_pruned_beside_a_newest_backup_that_lacks_a_file(
         folder.place(old).write_bytes(bytes(old.size_bytes))
         harm(folder.place(harmed))
         before = names(tmp_path)
-        with pytest.raises(ConfigFault, match=f"{harmed.sha256}.* {why}.*: it is {harmed.name} of mq1-2; nothing of "):
-            folder.prune(1)
+        gone, _, (fault,) = folder.prune(1)
+        assert gone == []
+        assert re.search(f"{harmed.sha256}.* {why}.*: it is {harmed.name} of mq1-2; nothing of ", str(fault))
         assert names(tmp_path) == before
         (tmp_path / "backups" / "mq1-2.json").unlink()  # as was said
         assert folder.prune(1)[0] == []
     assert [each.id for each in folder.backups()] == ["mq1-1"]
 
 
-def test_nodes_are_pruned_beside_one_that_is_gone_and_whose_last_backup_lacks_a_file(tmp_path: Path) -> None:
-    """It makes no other one, so what it has would be in the way of all for ever."""
+@pytest.mark.parametrize("is_json", [False, True])
+def test_nodes_are_pruned_beside_one_that_is_gone_and_whose_last_backup_lacks_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_json: bool
+) -> None:
+    """It makes no other one, so what it has would be in the way of all for ever. Both are told."""
     folder, lost, old = BackupFolder(tmp_path), replace(FILE, sha256="d" * 64), replace(FILE, sha256="c" * 64)
     gone = [replace(MANIFEST.called(f"mq9-{each}"), node="mq9", node_id="9" * 32, position=each) for each in (1, 2)]
     own = [replace(MANIFEST.called(f"mq1-{each}"), position=each) for each in (1, 2)]
@@ -148,8 +153,16 @@ def test_nodes_are_pruned_beside_one_that_is_gone_and_whose_last_backup_lacks_a_
             (tmp_path / "backups" / f"{each.id}.json").write_bytes(each.text())
         put_files(folder)
         folder.place(old).write_bytes(bytes(old.size_bytes))
-        with pytest.raises(ConfigFault, match=r"of mq9-2; nothing of its node is pruned, remove .*/mq9-2\.json where"):
-            folder.prune(1)
+    assert main(["backup", "prune", str(tmp_path), "--keep", "1", *(["--json"] if is_json else [])]) == exits.FAILED
+    out, err = capsys.readouterr()
+    why = r"of mq9-2; nothing of its node is pruned, remove .*/mq9-2\.json where"
+    assert re.search(why, err)
+    if is_json:
+        said = json.loads(out)
+        assert said["pruned"] == ["mq1-1"]
+        assert re.search(why, said["bad"][0])
+    else:
+        assert "pruned: mq1-1\n" in out + err
     assert [each.id for each in folder.backups()] == ["mq1-2", "mq9-1", "mq9-2"]
     assert folder.place(old).exists()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shlex
 import sys
@@ -11,8 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from mqctl.brokers import backups
 from mqctl.brokers.backups import BackupStream, carried, said
-from mqctl.commands.repair import backup_create
+from mqctl.commands.repair import backup_create, backup_prune
 from mqctl.errors import CommandError
+from mqctl.exits import Exit
 from mqctl.nodes import Node
 from mqctl.ssh.local import LocalStream
 from mqctl.world import World
@@ -89,3 +92,31 @@ def test_one_that_says_why_it_failed_is_known() -> None:
     with pytest.raises(CommandError, match="mq1: there is no such backup"):
         said(stream)
     assert not stream.is_lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_everywhere", [False, True])
+def test_what_was_pruned_is_told_beside_what_was_refused(
+    monkeypatch: pytest.MonkeyPatch, world: World, *, is_everywhere: bool
+) -> None:
+    """The exit code is that of a refusal, of some hosts or of all."""
+    lacking = ("mq1", "mq3") if is_everywhere else ("mq3",)
+
+    def at(world: World, node: Node, words: list[str]) -> BackupStream:
+        bad = [f"/srv/{node.host}: is gone"] if node.host in lacking else []
+        document = json.dumps({"schema": 1, "pruned": [f"{node.host}-1"], "freed_bytes": 4096, "bad": bad})
+        return half(f"import sys; print({document!r}, flush=True); sys.exit({'mqbroker: is gone' if bad else 0!r})")
+
+    monkeypatch.setattr(backups, "at", at)
+    nodes = [Node(name, "default", socket="/run/mq/admin") for name in ("mq1", "mq3")]
+    monkeypatch.setattr(backups, "nodes_meant", lambda world, options: nodes)
+    options = backup_prune.Options(folder="kept", keep=1, on_hosts=True, json=True)
+    if is_everywhere:
+        with pytest.raises(CommandError, match="mq1: /srv/mq1: is gone; mq3: /srv/mq3: is gone"):
+            backup_prune.run(world, options)
+    else:
+        assert backup_prune.run(world, options) is Exit.DEGRADED
+        assert isinstance(world.err.file, io.StringIO)
+        assert "mqctl: mq3: /srv/mq3: is gone" in world.err.file.getvalue()
+    assert isinstance(world.out, io.StringIO)
+    assert [row["pruned"] for row in json.loads(world.out.getvalue())["rows"]] == [["mq1-1"], ["mq3-1"]]

@@ -172,10 +172,10 @@ class BackupFolder:
             raise ConfigFault(str(self.path), f"cannot be written: {error.strerror}") from None
         raise ConfigFault(str(self.path), f"has {SAME_NAME_MAX} backups of {kept.id} already")
 
-    def prune(self, keep: int) -> tuple[list[BackupManifest], int]:
+    def prune(self, keep: int) -> tuple[list[BackupManifest], int, list[ConfigFault]]:
         """Delete all backups of each node but the newest `keep`, which is above 0, and files that none needs any more:
         these backups, and how many bytes of files. Where a file of those that stay is not there as it was, all of that
-        node stay, of which an older one may be the only good one; that is raised when others are pruned."""
+        node stay, of which an older one may be the only good one: why, of each such node."""
         backups, faults = self.look()
         for fault in faults.values():
             # Which files it needs is not known, so none may go.
@@ -193,9 +193,7 @@ class BackupFolder:
             else:
                 gone += [each for each in of_node if each not in newest]
         freed = self._delete(gone, needed={file.sha256 for each in backups if each not in gone for file in each.files})
-        if lacks:
-            raise lacks[0]
-        return sorted(gone, key=lambda each: (each.made, each.id)), freed
+        return sorted(gone, key=lambda each: (each.made, each.id)), freed, lacks
 
     def _delete(self, gone: Iterable[BackupManifest], needed: AbstractSet[str]) -> int:
         """These backups, and files beside those that are needed: how many bytes of these."""

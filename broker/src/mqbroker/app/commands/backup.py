@@ -181,13 +181,16 @@ def _verify(args: argparse.Namespace) -> int:
 def _prune(args: argparse.Namespace) -> int:
     folder = BackupFolder(args.folder)
     with folder.locked(may_make=False):
-        gone, freed = folder.prune(args.keep)
+        gone, freed, lacks = folder.prune(args.keep)
     if args.json:
-        print(safe_json(json.dumps({"schema": 1, "pruned": [each.id for each in gone], "freed_bytes": freed})))
-        return exits.DONE
-    for each in gone:
-        source.say(f"pruned: {each.id}")
-    print(f"freed: {freed} bytes")
+        said = {"pruned": [each.id for each in gone], "freed_bytes": freed, "bad": [str(fault) for fault in lacks]}
+        print(safe_json(json.dumps({"schema": 1, **said})))
+    else:
+        for each in gone:
+            source.say(f"pruned: {each.id}")
+        print(f"freed: {freed} bytes")
+    if lacks:
+        raise lacks[0]
     return exits.DONE
 
 

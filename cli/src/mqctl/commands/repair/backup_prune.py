@@ -9,6 +9,7 @@ import typer
 
 from mqctl.brokers import backups
 from mqctl.brokers.backups import BackupFolderOptions
+from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows
 from mqctl.world import World
@@ -24,7 +25,17 @@ class Options(BackupFolderOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Delete all backups of each node but the newest. No backup needs another one, so those that stay are whole."""
+    """Delete all backups of each node but the newest. No backup needs another one, so those that stay are whole.
+
+    Of a node whose newest backup lacks a file nothing is deleted, and the others are pruned; what was deleted is told
+    then, too. Exit code 1 if that is so in all folders, 3 if in some.
+    """
     rows = Rows("mqctl.backup-prune/1", COLUMNS)
-    backups.show(world, options, ["prune", options.folder, "--keep", str(options.keep)], rows, lambda pruned: [pruned])
-    return Exit.DONE if rows.extra["is_whole"] else Exit.DEGRADED
+    words = ["prune", options.folder, "--keep", str(options.keep)]
+    told = backups.show(world, options, words, rows, lambda pruned: [pruned])
+    bad = [f"{row['host'] or backups.HERE}: {why}" for row in told for why in row.get("bad", ())]
+    if bad and all(row.get("bad") for row in told):
+        raise CommandError("; ".join(bad), "mqctl backup list")
+    for why in bad:
+        world.note(f"mqctl: {why}")
+    return Exit.DONE if rows.extra["is_whole"] and not bad else Exit.DEGRADED
