@@ -19,6 +19,7 @@ from mqctl.ssh.variables import Become
 
 from tests.support.patience import PATIENCE_S
 
+COMPLAINT = ["sh", "-c", "echo 'sudo: unable to resolve host mq1' >&2; exit 1"]
 RIGHT = "canary right 'password'\\"
 PAYLOAD = b"import os\nprint('payload')\nthird line\n"
 SUDO = """#!/bin/sh
@@ -278,7 +279,6 @@ def test_a_way_that_has_worked_goes_on_where_sudo_complains_while_another_try_is
     """A command may say `sudo:` of something else. The password is tried once more, and that is all."""
     way = shell_with(tmp_path, RIGHT)
     shell.run(way, ["true"])
-    complaint = ["sh", "-c", "echo 'sudo: unable to resolve host mq1' >&2; exit 1"]
     for unheard in range(1, shell.UNHEARD_MAX + 1):
         with monkeypatch.context() as patch:
             hinder(patch, Unreachable("mq1", "no answer within 30 s"))
@@ -288,13 +288,31 @@ def test_a_way_that_has_worked_goes_on_where_sudo_complains_while_another_try_is
                 way.trial.again_at_s = time.monotonic()
             way.trial.again_at_s = time.monotonic() + shell.AGAIN_S
         with pytest.raises(CommandError, match="unable to resolve"):
-            shell.run(way, complaint)
+            shell.run(way, COMPLAINT)
         assert shell.run(way, ["echo", "x"]).out == b"x\n"
-        stream = shell.open_stream(way, complaint)
+        stream = shell.open_stream(way, COMPLAINT)
         assert stream.recv(65536) == b""
         assert stream.complaint() == "sudo: unable to resolve host mq1"
         stream.close()
         assert shell.run(way, ["echo", "x"]).out == b"x\n"
+
+
+def test_what_sudo_complains_of_on_one_way_hurries_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    shell.run(way, ["true"])
+    with monkeypatch.context() as patch:
+        hinder(patch, Unreachable("mq1", "no answer within 30 s"))
+        with pytest.raises(Unreachable, match="no answer within"):
+            shell.run(next_way(way), ["true"])
+    with pytest.raises(CommandError, match="unable to resolve"):
+        shell.run(way, COMPLAINT)
+    (tmp_path / "tried").unlink()
+    with pytest.raises(Unreachable, match="it was tried once, and is tried again in"):
+        shell.run(next_way(way), ["true"])
+    assert tried(tmp_path) == []
+    assert shell.run(way, ["echo", "x"]).out == b"x\n"
 
 
 def test_what_sudo_complains_of_is_tried_once_where_nobody_answers(

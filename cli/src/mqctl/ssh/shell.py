@@ -49,6 +49,7 @@ class Trial:
     Each further try with a wrong one brings the account nearer to being locked, and so may one that nobody answers.
     `again_at_s`: when it is tried once more nevertheless, by the monotonic clock; None: never where it is refused, and
     by each new way where not. `has_worked`: since it was last refused. `unheard`: tries since sudo has said something.
+    `doubted_by`: the way that had worked and on which sudo has complained of a command since.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -56,6 +57,7 @@ class Trial:
     again_at_s: float | None = None
     has_worked: bool = False
     unheard: int = 0
+    doubted_by: Shell | None = None
 
 
 class PipeStream(Protocol):
@@ -148,7 +150,8 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
 
 def _is_due(shell: Shell) -> bool:
     trial = shell.trial
-    if trial.again_at_s is not None and time.monotonic() < trial.again_at_s:
+    is_early = trial.again_at_s is not None and time.monotonic() < trial.again_at_s
+    if is_early and (trial.refused is not None or trial.doubted_by is not shell):
         return False
     return shell.tried is None if trial.refused is None else trial.again_at_s is not None
 
@@ -156,14 +159,15 @@ def _is_due(shell: Shell) -> bool:
 def _try_now(shell: Shell, command: Sequence[str], password: bytes) -> None:
     """Nothing was heard of a try until it ends with an answer, however it may end; one that was not begun is none."""
     trial = shell.trial
-    before = shell.tried, trial.again_at_s
+    before = shell.tried, trial.again_at_s, trial.doubted_by
     shell.tried = None
+    trial.doubted_by = None
     trial.unheard += 1
     trial.again_at_s = time.monotonic() + _rest_s(trial.unheard)
     try:
         result = shell.run_plain(shlex.join(command), password, TRIAL_S_MAX)
     except NotBegun:
-        shell.tried, trial.again_at_s = before
+        shell.tried, trial.again_at_s, trial.doubted_by = before
         trial.unheard -= 1
         raise
     if result.code == BROKE_OFF:
@@ -194,16 +198,16 @@ def _note(trial: Trial, result: CommandResult) -> None:
 def _doubt(shell: Shell) -> None:
     """Sudo complains of a command: the password may be wrong by now, and `-A` tries it three times.
 
-    So it is tried once before the next command, and waits for no rest after tries of other ways that were not heard:
-    sudo speaks, and this way has worked. Where the lock is not to be had, another try is under way, whose rest holds.
+    So it is tried once before the next command, and this way, which has worked, waits for no rest after tries of
+    others that were not heard; they do. Where the lock is not to be had, another try is under way, whose rest holds.
     """
     trial = shell.trial
     has_lock = trial.lock.acquire(timeout=TRIAL_WAIT_S_MAX)
     try:
         was_right = shell.tried is not None and shell.tried.code == 0
         shell.tried = None
-        if has_lock and was_right and trial.refused is None:
-            trial.unheard, trial.again_at_s = 0, None
+        if has_lock and was_right:
+            trial.doubted_by = shell
     finally:
         if has_lock:
             trial.lock.release()
