@@ -21,8 +21,8 @@ import os
 import re
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ansible_collections.mqops.cluster.plugins.module_utils import command
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import PLACES, Places, link_name, text_of
@@ -53,6 +53,7 @@ KNOWS_RESTORES = "knows_unfinished_restores"
 RESTORE_MARKER = "restore-unfinished.json"
 # In broker.toml as the role writes it: a line for each option.
 NAMED_FILE = re.compile(r'^tls-[a-z-]+-file = "(/[^"]*)"$', re.MULTILINE)
+_Said = TypeVar("_Said")
 CLUSTERED = re.compile(r"^\[\[(?:broadcast-groups|discovery-groups|cluster-connections)", re.MULTILINE)
 DELETION = re.compile(r'^ *"?config-delete-(?:addresses|queues)"? *= *"FORCE"', re.MULTILINE)
 
@@ -163,17 +164,13 @@ def ring_in(journal: str) -> str:
     Files come and go while a broker runs. A file may be long, and messages may say anything: its records are gone
     through where the name is in it at all, and those of messages are stepped over.
     """
-    for path in sorted(files_of(journal)):
-        try:
-            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                said = declarations(text) if RING_OF.search(text) else ()
-                found = next(filter(None, (RING_OF.search(text, *span) for span in said)), None)
-                name = found.group(1).decode("ascii", "replace") if found else ""
-        except (OSError, ValueError):
-            continue  # an empty one has no map
-        if name:
-            return name
-    return ""
+    return next(filter(None, _each_by(_ring, sorted(files_of(journal)))), "")
+
+
+def _ring(text: mmap.mmap) -> str:
+    said = declarations(text) if RING_OF.search(text) else ()
+    name = next(filter(None, (RING_OF.search(text, *span) for span in said)), None)
+    return name.group(1).decode("ascii", "replace") if name else ""
 
 
 def drains_in(journal: str) -> list[str]:
@@ -182,15 +179,17 @@ def drains_in(journal: str) -> list[str]:
     Each file opens with a checkpoint, which names all queues. So the last file has the last word on all of them, unless
     it has just been made.
     """
-    for path in sorted(files_of(journal), reverse=True):
-        try:
+    last_words = _each_by(_draining, sorted(files_of(journal), reverse=True))
+    return sorted(next((one for one in last_words if one is not None), {}).values())
+
+
+def _each_by(look: Callable[[mmap.mmap], _Said], paths: Iterable[str]) -> Iterator[_Said]:
+    """What each file says by `look`, one after the other; one that has gone, or is empty and so has no map, nothing."""
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                found = _draining(text)
-        except (OSError, ValueError):
-            continue
-        if found is not None:
-            return sorted(found.values())
-    return []
+                said = look(text)
+            yield said
 
 
 def _draining(text: mmap.mmap) -> dict[int, str] | None:
