@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.kinds import DUPLICATE_IDS
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mqbroker.core.cluster.forwarding import Remotes
     from mqbroker.core.queue.queue import Queue
 
-ADDRESS: Final = INTERNAL_PREFIX + "duplicate-ids"
+ADDRESS: Final = DUPLICATE_IDS
 IDS_MAX: Final = 1_000  # of one message
 BYTES_MAX: Final = 32 << 10  # about, so that it fits where anything does
 _SIZE: Final = Struct(">I")

@@ -22,7 +22,7 @@ from mqbroker.core.cluster.held_back import HeldBack, kind_for, stored_in
 from mqbroker.core.cluster.queue_observer import QueueObserver
 from mqbroker.core.cluster.queue_tally import COUNTS, HeirShare, QueueTally
 from mqbroker.core.queue.id_ranges import IdRanges
-from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.kinds import DUPLICATE_IDS, INTERNAL_PREFIX
 from mqbroker.core.queue.leaving_reasons import ACKNOWLEDGED
 from mqbroker.journal.records import as_json
 
@@ -80,10 +80,10 @@ class ScaleDown(MessageObserver, QueueObserver):
         self._say()
 
     def owed(self) -> dict[str, int]:
-        """Node -> messages that wait here to be sent to it, where any do."""
+        """Node -> messages that wait here to be sent to it, where any do. Ids of duplicate detection are none."""
         owed: dict[str, int] = {}
         for queue in self._store.queues.values():
-            if queue.kind.is_forwarding and queue.message_count:
+            if queue.kind.is_forwarding and queue.message_count and queue.kind.address != DUPLICATE_IDS:
                 owed[queue.kind.owner] = owed.get(queue.kind.owner, 0) + queue.message_count
         return owed
 

@@ -16,6 +16,7 @@ RETROACTIVE = "retroactive"  # that of the ring in which an address keeps its ne
 ROUTINGS = ("anycast", "multicast", FORWARD, RETROACTIVE)
 TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
+DUPLICATE_IDS = INTERNAL_PREFIX + "duplicate-ids"  # the address of what takes them to an heir (duplicate_cargo.py)
 RING_PREFIX = INTERNAL_PREFIX + "retroactive."  # before an address: the ring of what was published at this node,
 RING_OF_PREFIX = INTERNAL_PREFIX + "retroactive-of."  # before a node and an address: of what came of one of its rings
 NODE_ID_SIZE: Final = 36  # with which a name in the cluster ends
