@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mqctl import confirmation
 from mqctl.admin import AdminClient, AdminError
@@ -19,6 +19,8 @@ from mqctl.scaledown.pauses import foreseen, told_of
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, RowsByNode, extent_of, plan_of, rows_of, told
 from mqctl.scaledown.room import lacking
 from mqctl.world import World
+
+OF_LINKS: Final = (NOT_FOUND, "amqp:precondition-failed")  # that a node is not known, and that it is not linked
 
 
 def targets_of(looks: Sequence[NodeLook]) -> list[str]:
@@ -173,11 +175,21 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
             try:
                 session.call("scale-down", 60.0, node=heir, force=True)
             except AdminError as error:
-                refused.append(f"{error.what}; an earlier release takes force only where a drain begins: it goes on")
+                refused.append(f"{error.what}; {_why_no_force(session, str(heir), error)}")
 
     _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *forced}], ask, operation)
     for text in sorted(refused):
         world.note(text)
+
+
+def _why_no_force(session: AdminClient, heir: str, error: AdminError) -> str:
+    """What becomes of a drain whose broker has refused force. One that knows force takes it of the heir that it says,
+    linked or not; an earlier release looks for a link to it first."""
+    said = show(session)
+    is_the_same = said.get("state") in LEAVES and said.get("node_id") == heir
+    if error.condition in OF_LINKS and is_the_same:
+        return "an earlier release takes force only where a drain begins: it goes on"
+    return "it goes on without force"
 
 
 def by_force(leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan | None:
