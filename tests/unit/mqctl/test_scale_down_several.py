@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from mqctl.errors import UsageError
-from mqctl.inventory import Host, InventoryCluster
-from mqctl.scaledown.leaving_host import leavers_of
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from mqctl.commands.rollout import scale_down
+from mqctl.errors import CommandError, UsageError
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.scaledown.leaving_host import Leaver, leavers_of
+from mqctl.world import World
+
+from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, drain, made_hosts, said, says, world
+
+__all__ = ["world"]
 CLUSTER = InventoryCluster("main", tuple(Host(f"mq{number}", "main", {}, {}) for number in (1, 2, 3, 4)))
 
 
@@ -33,3 +41,32 @@ def test_one_alone_is_as_it_was() -> None:
 def test_who_is_no_host_or_named_twice_does_not_leave(names: list[str], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         leavers_of(CLUSTER, names, is_forced=False)
+
+
+@pytest.fixture
+def party(world: World, tmp_path: Path) -> list[Leaver]:
+    """mq3 leaves, and then mq2; mq1 and mq4 stay."""
+    names = [one.name for one in CLUSTER.hosts]
+    made_hosts(tmp_path, *names)
+    cluster = InventoryCluster("main", tuple(Host(name, "main", VARIABLES, {}) for name in names))
+    return leavers_of(cluster, ["mq3", "mq2"], is_forced=False)
+
+
+@pytest.mark.slow
+def test_what_keeps_a_later_one_is_told_before_the_first_moves_and_only_the_first_is_asked_for(
+    world: World, party: list[Leaver]
+) -> None:
+    first, second = party
+    options = scale_down.Options(hosts=["mq3", "mq2"])
+    says("mq2", **{"scale-down": drain(hindrances=[{"kind": "queue", "name": "latest", "why": "stays"}])})
+    why = "mq2: 1 thing would not move or not safely: mq2: queue latest: stays; nothing was changed"
+    with pytest.raises(CommandError, match=why):
+        scale_down._planned(world, options, first, [second])
+    says("mq2", **{"scale-down-show": drain(state="moving")})
+    with pytest.raises(CommandError, match="mq2 drains already"):
+        scale_down._planned(world, options, first, [second])
+    says("mq2", **{"scale-down": drain(), "scale-down-show": drain()})
+    with pytest.raises(CommandError, match="there is no terminal to ask on"):
+        scale_down._planned(world, options, first, [second])
+    assert "mq2: 0 messages in 0 queues move to" in said(world)
+    assert scale_down._planned(world, replace(options, yes=True), first, [second])[1] is not None

@@ -111,7 +111,8 @@ def run(world: World, options: Options) -> int:
     archived on the host (below /var/lib/mq/.archive), the other nodes forget them, and every node that stays is
     looked at.
 
-    Of several hosts none takes messages of another one that leaves as well, so that nothing is moved twice.
+    Of several hosts none takes messages of another one that leaves as well, so that nothing is moved twice. What keeps
+    one of them is told before anything moves.
 
     Where the node that takes the messages falls out, the next one does after a minute (`[scale-down] heir-timeout`), or
     the one that `--resume --to` names. What the first one may have without an answer waits for it, until it is back or
@@ -141,7 +142,7 @@ def run(world: World, options: Options) -> int:
         named = ", ".join(options.hosts)
         confirmation.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
     scope = OperationScope(seen={} if options.check else numbers(world, cluster))
-    known = _planned(world, options, leavers[0])
+    known = _planned(world, options, leavers[0], leavers[1:])
     if options.check:
         for leaver in leavers[1:]:
             _planned(world, options, leaver)
@@ -190,10 +191,12 @@ def _telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> 
         raise
 
 
-def _planned(world: World, options: Options, leaver: Leaver) -> tuple[dict[str, Any] | None, DrainPlan | None]:
-    """The receipt of a host that is drained and stopped, else what is to begin there."""
+def _planned(
+    world: World, options: Options, leaver: Leaver, behind: Sequence[Leaver] = ()
+) -> tuple[dict[str, Any] | None, DrainPlan | None]:
+    """The receipt of a host that is drained and stopped, else what is to begin there. `behind`: as of `_agreed`."""
     document = _resumed(world, options, leaver) if options.resume else None
-    return document, (_agreed(world, options, leaver) if document is None else None)
+    return document, (_agreed(world, options, leaver, behind) if document is None else None)
 
 
 def _require_one_way(options: Options) -> None:
@@ -229,8 +232,9 @@ def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
 # -- drain ------------------------------------------------------------------------------------------------------------
 
 
-def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
-    """What is to begin; None where all of it drains already, or nothing is to be done."""
+def _agreed(world: World, options: Options, leaver: Leaver, behind: Sequence[Leaver] = ()) -> DrainPlan | None:
+    """What is to begin; None where all of it drains already, or nothing is to be done. `behind`: who leaves after it:
+    what keeps one of them is told before anything moves, and none of them is asked for before its turn."""
     with untouched(world):
         if not (options.resume or options.check or world.operation):
             require_free(world, leaver.cluster)
@@ -240,15 +244,29 @@ def _agreed(world: World, options: Options, leaver: Leaver) -> DrainPlan | None:
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, looks):
             return _turned(world, options, leaver, looks)
-        plan = plan_of(looks, look_at(world, leaver.heirs), options.to)
-        hindered = hindrances(world, leaver, plan)
-        show_plan(world, plan, hindered)
+        plan, hindered = _shown(world, options, leaver, looks)
         world.note(FOLLOWS)
         if options.check:
             _write_plan(world, options, plan, hindered)
             return None
-        _require_agreed(world, options, leaver, plan, hindered)
+        _require_unhindered(options, leaver, plan, hindered)
+        for one in () if options.resume else behind:  # who goes on may have to finish first what was begun
+            archive.require_own(world, one.host)
+            later = look_at(world, one.nodes)
+            _goes_on(options, one, later)
+            _require_unhindered(options, one, *_shown(world, options, one, later))
+        _require_agreed(world, options, leaver, plan)
     return plan
+
+
+def _shown(
+    world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook]
+) -> tuple[DrainPlan, Sequence[str]]:
+    """What would move where, and what brokers say is in the way; people have seen both."""
+    plan = plan_of(looks, look_at(world, leaver.heirs), options.to)
+    hindered = hindrances(world, leaver, plan)
+    show_plan(world, plan, hindered)
+    return plan, hindered
 
 
 def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
@@ -374,13 +392,18 @@ def _write_plan(world: World, options: Options, plan: DrainPlan, hindered: Seque
     write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows_of(plan), said), options.shape, world.data)
 
 
-def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainPlan, hindered: Sequence[str]) -> None:
+def _require_unhindered(options: Options, leaver: Leaver, plan: DrainPlan, hindered: Sequence[str]) -> None:
     hinders = [*plan.overruled, *hindered]
     if hinders and not options.force:
+        of = f"{leaver.host.name}: " if leaver.party else ""
+        what = f"{of}{counted(len(hinders), 'thing')} would not move or not safely: {'; '.join(hinders)}"
         raise CommandError(
-            f"{counted(len(hinders), 'thing')} would not move or not safely: {'; '.join(hinders)}; nothing was changed",
+            f"{what}; nothing was changed",
             "put that right, or --force: what cannot move stays in the archive on the host",
         )
+
+
+def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainPlan) -> None:
     folder = world.cwd / options.receipts
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--receipts {options.receipts}: that is no folder")
