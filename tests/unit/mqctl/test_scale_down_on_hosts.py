@@ -85,6 +85,10 @@ else:
         with (place / "asked").open("a") as log:
             log.write(row["op"] + "\\n")
         (place / "arguments").write_text(json.dumps(row["args"]))
+        if said.get("lacks") in row["args"]:
+            refusal = {{"condition": "amqp:invalid-field", "description": "unknown argument"}}
+            print(json.dumps({{"id": row["id"], "error": refusal}}), flush=True)
+            continue
         begins = row["op"] in ("scale-down", "cordon") and not row["args"].get("dry_run")
         if begins and instance in said.get("refuses", ()):
             refusal = said.get("refusal", {{"description": "no room"}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host, InventoryCluster
+from mqctl.operation import HeldCluster
+from mqctl.scaledown import drain_start
 from mqctl.scaledown.leaving_host import Leaver, leavers_of
 from mqctl.world import World
 
-from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, drain, made_hosts, said, says, world
+from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, done, drain, made_hosts, said, says, world
 
 __all__ = ["world"]
 CLUSTER = InventoryCluster("main", tuple(Host(f"mq{number}", "main", {}, {}) for number in (1, 2, 3, 4)))
@@ -70,3 +73,20 @@ def test_what_keeps_a_later_one_is_told_before_the_first_moves_and_only_the_firs
         scale_down._planned(world, options, first, [second])
     assert "mq2: 0 messages in 0 queues move to" in said(world)
     assert scale_down._planned(world, replace(options, yes=True), first, [second])[1] is not None
+
+
+@pytest.mark.slow
+def test_a_broker_is_told_who_leaves_later_where_its_release_knows_that(world: World, party: list[Leaver]) -> None:
+    """Where its heir falls out it would choose one of them by itself."""
+    first, second = party
+    options = scale_down.Options(hosts=["mq3", "mq2"], yes=True)
+    for leaver, later in ((first, "id-mq2"), (second, None)):
+        drain_start.begin(world, leaver, scale_down._planned(world, options, leaver)[1], HeldCluster({}, []))
+        (arguments,) = map(json.loads, done("arguments", leaver.host.name))
+        assert (arguments["node"] in ("id-mq1", "id-mq4"), arguments.get("not_to")) == (True, later)
+    assert "cannot be told" not in said(world)
+    says("mq3", lacks="not_to")
+    drain_start.begin(world, first, scale_down._planned(world, options, first)[1], HeldCluster({}, []))
+    (arguments,) = map(json.loads, done("arguments"))
+    assert "not_to" not in arguments
+    assert "mq3: its release cannot be told who leaves later" in said(world)

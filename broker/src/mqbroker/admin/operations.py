@@ -126,7 +126,7 @@ ROWS = (
     Operation("drain-show", drains.show, "drains, each with left, moved, rate", (text("queue"),)),
     Operation("drain-cancel", drains.cancel, "the drain, as it ends", (QUEUE, FORCE), CHANGES),
     Operation("scale-down", scale_down.begin, "as of scale-down-show",
-              (needed("node"), flag("dry_run"), FORCE), CHANGES),
+              (needed("node"), flag("dry_run"), FORCE, text("not_to")), CHANGES),
     Operation("scale-down-show", scale_down.show, "state, left, moved, staying, hindrances, queues, receipt"),
     Operation("scale-down-cancel", scale_down.cancel, "as of scale-down-show", (FORCE,), CHANGES),
     Operation("cordon", cordon.begin, "as of scale-down-show", effect=CHANGES),

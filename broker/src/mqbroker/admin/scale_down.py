@@ -16,6 +16,7 @@ from mqbroker.base.time import NS_PER_S
 from mqbroker.core.cluster.drains import hindrance_of, terms_of
 from mqbroker.core.cluster.id_digest import sum_of
 from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
+from mqbroker.core.cluster.scale_down import OWED_MAX, ScaleDown
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.departure.scale_down_progress import (
@@ -42,7 +43,8 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     """`scale-down`: all that this node has goes to another one, named or by its id, and no client is let in here; who
     is here is sent there. While it leaves, another node: what is here and was not sent goes to that one, and what the
     one before may have waits for its answer. `dry_run`: only says what hinders. `force`: what cannot move stays, which
-    may be said later, too, whether the other node is linked or not."""
+    may be said later, too, whether the other node is linked or not. `not_to`: ids, between commas, of nodes that are to
+    leave as well: none of them takes the place of the other node where that falls out."""
     record, is_forced = broker.store.remotes.scale_down, request.arguments["force"]
     if is_forced and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
         _force(broker, request)
@@ -62,15 +64,23 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         if is_forced:
             record.force()
         broker.scaling_down.go_on_to(connection.options.name, node_id)
+        _pass_over(record, request)
         broker.store.decisions.wait(show_to, broker, request.id)
         return
     if hindering and not record.is_on and not is_forced:
         raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force it begins all the same")
     if not record.is_on:
         broker.scaling_down.begin(connection.options.name, node_id, is_forced=is_forced)
+        _pass_over(record, request)
         broker.store.decisions.wait(show_to, broker, request.id)
     else:
         broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
+
+
+def _pass_over(record: ScaleDown, request: AdminRequest) -> None:
+    """Where it names nodes; the record has room for so many."""
+    if ids := [each for each in request.arguments["not_to"].split(",") if each]:
+        record.pass_over(ids[:OWED_MAX])
 
 
 def _leaves_to(broker: Broker, node: str) -> bool:

@@ -20,6 +20,7 @@ from mqctl.scaledown.plan import COLUMNS, DrainPlan, RowsByNode, extent_of, plan
 from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
+INVALID: Final = "amqp:invalid-field"  # an argument that a release does not know
 OF_LINKS: Final = (NOT_FOUND, "amqp:precondition-failed")  # that a node is not known, and that it is not linked
 
 
@@ -163,6 +164,8 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
         return
     heirs = {one.name: plan.targets[one.name].node_id for one in plan.leaving if _is_asked(plan, one)}
     forced = {one.name for one in plan.leaving if leaver.is_forced and one.state in LEAVES and one.state != MOVED}
+    # Of several hosts the later ones are to get nothing of it by the broker's own choice either.
+    later = [one.node_id for one in look_at(world, leaver.later_nodes) if one.node_id]
     refused: list[str] = []
     for one in plan.leaving:
         for text in told(one.drain.get("hindrances", ())) if one.name in forced else ():
@@ -170,7 +173,7 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
 
     def ask(session: AdminClient, node: Node) -> None:
         if node.name in heirs:
-            session.call("scale-down", 60.0, node=heirs[node.name], force=leaver.is_forced)
+            refused.extend(_have_drain(session, heirs[node.name], later, is_forced=leaver.is_forced))
         elif heir := show(session).get("node_id"):  # it may have gone on to another node since
             try:
                 session.call("scale-down", 60.0, node=heir, force=True)
@@ -180,6 +183,22 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
     _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *forced}], ask, operation)
     for text in sorted(refused):
         world.note(text)
+
+
+def _have_drain(session: AdminClient, heir: str, later: Sequence[str], *, is_forced: bool) -> list[str]:
+    """Have a node drain to its heir, and to none of the later ones where that falls out; what its release lacks."""
+    said: dict[str, Any] = {"node": heir, "force": is_forced}
+    try:
+        session.call("scale-down", 60.0, **said, **({"not_to": ",".join(later)} if later else {}))
+    except AdminError as error:
+        if not later or error.condition != INVALID:
+            raise
+        session.call("scale-down", 60.0, **said)
+        return [
+            f"{session.node}: its release cannot be told who leaves later: where the node that takes its messages "
+            "falls out, they may go to one of these, and move once more"
+        ]
+    return []
 
 
 def _why_no_force(session: AdminClient, heir: str, error: AdminError) -> str:

@@ -47,6 +47,11 @@ class Leaver:
         return self.party[self.party.index(self.host.name) + 1 :] if self.party else ()
 
     @property
+    def later_nodes(self) -> list[Node]:
+        """The nodes of the hosts that leave after it."""
+        return [one for one in self.others if one.host in self.later]
+
+    @property
     def heirs(self) -> list[Node]:
         """The nodes that stay: so nothing is moved twice."""
         return [one for one in self.others if one.host not in self.later]

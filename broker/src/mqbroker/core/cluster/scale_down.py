@@ -59,6 +59,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.changed: dict[str, QueueTally] = {}  # since the last append
         self.number_max = 0  # in the names of links of its queues
         self.owed_before: dict[str, int] = {}  # node -> messages that waited here to be sent to it when this began
+        self.passed_over: tuple[str, ...] = ()  # ids of nodes that never become the heir by themselves
         self.past: list[tuple[str, str]] = []  # heirs before this one, by connection and node; what it has come to
         self.held = HeldBack(store)  # what they may have, and that waits for their answers
         self._kept: dict[tuple[str, str, int], IdRanges] = {}  # of that, as recovery found it
@@ -91,6 +92,12 @@ class ScaleDown(MessageObserver, QueueObserver):
         """What cannot move may stay from now on, as where that was said when it began."""
         LOOK.has_touched = True
         self.is_forced = True
+        self._say()
+
+    def pass_over(self, node_ids: Sequence[str]) -> None:
+        """None of these takes the place of the heir where that falls out, as they are to leave as well."""
+        LOOK.has_touched = True
+        self.passed_over = tuple(node_ids)
         self._say()
 
     def go_on_to(self, connection: str, target: str) -> None:
@@ -180,7 +187,7 @@ class ScaleDown(MessageObserver, QueueObserver):
         self.is_forced = self.is_ending = self.is_at_stop = False
         self.tallies, self.pending, self.changed = {}, {}, {}
         self.number_max = 0
-        self.past = []
+        self.past, self.passed_over = [], ()
         self.owed_before = {}
 
     def _say(self) -> None:
@@ -191,6 +198,8 @@ class ScaleDown(MessageObserver, QueueObserver):
         }  # fmt: skip
         if self.past:
             said["past"] = self.past
+        if self.passed_over:
+            said["passed_over"] = self.passed_over
         if self.owed_before:
             said["owed_before"] = self.owed_before
         self._store.journal.duplicates.add(NAME, NUMBER, as_json(said).encode(), NUMBER)
@@ -208,6 +217,7 @@ class ScaleDown(MessageObserver, QueueObserver):
             self.is_forced, self.is_ending = bool(said["is_forced"]), bool(said["is_ending"])
             self.is_at_stop = bool(said.get("is_at_stop", False))  # earlier releases do not say it
             self.owed_before = {str(node): int(count) for node, count in said.get("owed_before", {}).items()}
+            self.passed_over = tuple(str(node) for node in said.get("passed_over", ()))
             self.past = [(str(connection), str(target)) for connection, target in said.get("past", ())]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise unreadable("where this node's messages go", str(error)) from error

@@ -43,10 +43,10 @@ class Heirs:
         self.cluster.run()
         self.cluster.wait(600)
 
-    def begin_half(self, *, has_it: bool) -> None:
+    def begin_half(self, *, has_it: bool, **said: Any) -> None:
         """Some has gone to b and is answered, and some is without an answer: b has it, or has lost it."""
         filled(self.a, COUNT // 2, self.cluster)
-        assert begin(self.a, self.cluster)["state"] == "moving"
+        assert begin(self.a, self.cluster, **said)["state"] == "moving"
         self.cluster.wait(3_000)
         assert (count_at(self.a), count_at(self.b)) == (0, COUNT // 2)
         if has_it:
@@ -131,6 +131,19 @@ def test_the_next_one_takes_what_waits_and_the_first_one_what_it_may_have(has_it
     assert all(each["moved_digest"] == each["arrived_digest"] for each in (row, *row["heirs"]))
     assert of.b.broker.store.arrivals.dropped_total == (of.cut if has_it else 0)
     assert of.everywhere() == names(COUNT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("later", "stays"), [("c", "d"), ("d", "c")])
+def test_a_node_that_leaves_later_is_passed_over(later: str, stays: str) -> None:
+    of = Heirs(names="abcd")
+    of.begin_half(has_it=False, not_to=f"{node_id_of(later)},of another cluster")
+    of.lose(of.b)
+    of.cluster.wait(BOUND_MS + 10_000)
+    assert shown(of.a)["node"] == stays
+    of.a.crash()
+    of.a.start()
+    assert of.a.broker.store.remotes.scale_down.passed_over == (node_id_of(later), "of another cluster")
 
 
 def test_it_is_shown_for_how_long_nothing_goes_and_another_heir_has_time_of_its_own() -> None:

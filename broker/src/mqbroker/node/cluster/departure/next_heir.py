@@ -86,8 +86,8 @@ class NextHeir:
         is_full = any(map(self.idle.is_without_credit, late))
         if not owed or not (is_late or is_full or is_given_up):
             return None
-        tried = {record.target, *(node_id for _, node_id in record.past)}
-        heir = chosen(broker, [each for each in candidates(broker) if each.node_id not in tried])
+        unfit = {record.target, *(node_id for _, node_id in record.past), *record.passed_over}
+        heir = chosen(broker, [each for each in candidates(broker) if each.node_id not in unfit])
         return heir if isinstance(heir, HeirCandidate) else None
 
     @property
