@@ -12,7 +12,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.operation import HeldCluster
 from mqctl.scaledown import drain_start
-from mqctl.scaledown.leaving_host import Leaver, leavers_of
+from mqctl.scaledown.leaving_host import Leaver, leavers_of, whole
 from mqctl.world import World
 
 from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, done, drain, made_hosts, said, says, world
@@ -90,3 +90,14 @@ def test_a_broker_is_told_who_leaves_later_where_its_release_knows_that(world: W
     (arguments,) = map(json.loads, done("arguments"))
     assert "not_to" not in arguments
     assert "mq3: its release cannot be told who leaves later" in said(world)
+
+
+def test_the_only_instance_of_a_host_is_that_host() -> None:
+    two = Host("mq5", "main", {"mq_instances": [{"name": "red"}, {"name": "blue"}]}, {})
+    cluster = replace(CLUSTER, hosts=(*CLUSTER.hosts, two))
+    assert [whole(cluster, name) for name in ("mq3", "mq3/default", "mq5", "gone")] == ["mq3", "mq3", "mq5", "gone"]
+    with pytest.raises(UsageError, match="mq3 has no instance red: it has default"):
+        whole(cluster, "mq3/red")
+    with pytest.raises(UsageError, match=r"mq5 leaves with all its instances \(red, blue\), and none of") as raised:
+        whole(cluster, "mq5/blue")
+    assert "mqbroker admin --instance blue scale-down node=OTHER" in raised.value.attempt

@@ -16,7 +16,7 @@ from mqctl.brokers.verification import verify
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster, node_name
-from mqctl.nodes import Node, guarded, nodes_in, shell
+from mqctl.nodes import BROKER, Node, guarded, nodes_in, shell
 from mqctl.output import counted
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.scaledown import archive, forgetting, receipt
@@ -102,6 +102,23 @@ def leavers_of(
         rest = tuple(one for one in cluster.hosts if one.name not in names[: names.index(host.name)])
         leavers.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
     return leavers
+
+
+def whole(cluster: InventoryCluster, name: str) -> str:
+    """The host that is meant, which may be named by the only instance that it has. Raises UsageError."""
+    host, _, instance = name.partition("/")
+    instances = cluster.host(host).instances if instance else []
+    if not instance or instances == [instance]:
+        return host
+    if instance not in instances:
+        known = ", ".join(instances)
+        raise UsageError(f"{host} has no instance {instance}: it has {known}", f"mqctl scale-down {host}")
+    raise UsageError(
+        f"{host} leaves with all its instances ({', '.join(instances)}), and none of them alone",
+        f"mqctl scale-down {host}; for {instance} alone, there: sudo {BROKER} admin --instance {instance} scale-down "
+        "node=OTHER, and scale-down-show until its state is moved; then take it out of mq_instances: mqctl plan says "
+        "what removes it there, and mqctl cluster forget has the others forget it",
+    )
 
 
 def receipt_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +46,7 @@ from mqctl.scaledown.leaving_host import (
     require_balance,
     stop,
     take_away,
+    whole,
 )
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, seconds_of, told
 from mqctl.world import World
@@ -131,6 +132,7 @@ def run(world: World, options: Options) -> int:
     _require_one_way(options)
     with untouched(world):
         cluster = checked(world, options)
+        options = replace(options, hosts=[whole(cluster, one) for one in options.hosts])
         out = _out(world, cluster, options) if options.cancel else []
         leavers = leavers_of(cluster, options.hosts, is_forced=options.force, out=out)
     if options.show:
@@ -203,9 +205,6 @@ def _require_one_way(options: Options) -> None:
     ways = [name for name in ("check", "show", "resume", "cancel") if getattr(options, name)]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(f'--{one}' for one in ways)} exclude each other")
-    for one in options.hosts:
-        if "/" in one:
-            raise UsageError("a host leaves with all its instances", f"mqctl scale-down {one.partition('/')[0]}")
 
 
 # -- look --------------------------------------------------------------------------------------------------------------
