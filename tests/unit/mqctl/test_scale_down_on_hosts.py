@@ -381,6 +381,10 @@ def test_who_goes_on_elsewhere_when_all_is_stopped_has_the_receipt_there_too(
     options = scale_down.Options(hosts=["mq3"], resume=True, receipts=tmp_path / "other")
     assert scale_down._resumed(world, options, leaving) == document()
     assert json.loads((tmp_path / "other" / f"{NAME}-mq3.json").read_text()) == document()
+    named = replace(options, receipts=Path("kept"))
+    assert scale_down._resumed(world, named, leaving) == document()
+    assert (world.cwd / "kept" / f"{NAME}-mq3.json").exists()
+    assert f"\nwrote kept/{NAME}-mq3.json\n" in said(world), "as the folder was named"
     (tmp_path / "file").touch()
     with pytest.raises(CommandError, match="the brokers of mq3 are stopped, and go no further"):
         scale_down._resumed(world, replace(options, receipts=tmp_path / "file"), leaving)

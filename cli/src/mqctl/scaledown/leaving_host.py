@@ -163,11 +163,12 @@ def pauses_in(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]
 def keep(world: World, folder: Path, document: Mapping[str, Any], so_far: str = "nothing was stopped") -> list[Path]:
     """The receipt as files: for programs and for people. Raises CommandError, which says what was done `so_far`."""
     name = f"{document['archive']}-{document['host']}"
-    kept = [folder / f"{name}.json", folder / f"{name}.txt"]
+    kept = [folder / f"{name}.json", folder / f"{name}.txt"]  # told as the folder was named
+    as_json, as_page = (world.cwd / each for each in kept)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        kept[0].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        kept[1].write_text(receipt.page(document), encoding="utf-8")
+        as_json.parent.mkdir(parents=True, exist_ok=True)
+        as_json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        as_page.write_text(receipt.page(document), encoding="utf-8")
     except OSError as fault:
         raise CommandError(f"{folder}: {fault.strerror}; {so_far}", "--receipts ELSEWHERE") from None
     for each in kept:

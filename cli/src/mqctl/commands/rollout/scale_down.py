@@ -283,7 +283,7 @@ def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
         world.note(f"interrupted: the brokers go on; {leaver.again} follows, --cancel takes it back")
         raise
     document = receipt_of(world, leaver, ended, ids, is_forced=options.force) | {"unanswered": unanswered}
-    keep(world, world.cwd / options.receipts, document)
+    keep(world, options.receipts, document)
     if document["differences"]:
         world.err.print(receipt.page(document), markup=False, highlight=False)
     require_balance(leaver, document)
@@ -327,7 +327,7 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
         is_told = is_told or bool(waiting)
         world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
         void = document | {"void": "; ".join(late)}
-        keep(world, world.cwd / options.receipts, void, f"the brokers of {leaver.host.name} run again, and drain on")
+        keep(world, options.receipts, void, f"the brokers of {leaver.host.name} run again, and drain on")
         document = None
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
 
@@ -347,7 +347,7 @@ def _that_names(
 def _keep_of_stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> None:
     """The receipt in its folder at this control node, which may be another one than that which stopped them."""
     so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
-    keep(world, world.cwd / options.receipts, document, so_far)
+    keep(world, options.receipts, document, so_far)
 
 
 def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> bool:
