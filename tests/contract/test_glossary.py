@@ -43,6 +43,7 @@ MEANT = {
     "TargetName": "Target",
     "FullTargetName": "Target",
     "PostTarget": "post target",
+    "MoveTarget": "move target",
     "RoutingTarget": "routing target",
     "RoutingTargets": "routing target",
     "BackupTarget": "backup target",

@@ -134,7 +134,7 @@ class MessageView:
         """The message annotation of that name, None if there is none."""
         return self._readable("message_annotations").get(symbol)
 
-    def has_annotation_behind(self, symbol: str, other: str) -> bool:
+    def annotation_stands_behind(self, symbol: str, other: str) -> bool:
         """Whether it has both of these message annotations, the first one behind the other."""
         names = [name for name in self._readable("message_annotations") if name in (symbol, other)]
         return names == [other, symbol]

@@ -58,7 +58,7 @@ class MessageOrigin(NamedTuple):
         number = view.annotation(ORIGIN_ROUTING)
         is_number = isinstance(number, int) and not isinstance(number, bool)
         # An older release leaves what was said of an earlier queue, and writes its own notes behind it.
-        is_own = is_number and view.has_annotation_behind(ORIGIN_ROUTING, ORIGIN_ADDRESS)
+        is_own = is_number and view.annotation_stands_behind(ORIGIN_ROUTING, ORIGIN_ADDRESS)
         routing = next((name for name, each in ROUTING_NUMBERS.items() if is_own and each == number), "")
         return MessageOrigin(str(address), str(queue or ""), routing)
 
