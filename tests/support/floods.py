@@ -38,6 +38,7 @@ SENDING, QUIET, RELAYING, ASKING, SPARE = 0, 1, 2, 3, 7  # handles
 VALUE = b"\x00\x53\x77"
 MESSAGES = 50  # of a piece
 POSTED = 5  # in a transaction
+GROUPED = 200
 FIRST_ID = 1 << 16  # lower ones are shorter in their frames
 
 
@@ -110,6 +111,17 @@ def _worked(number: int) -> bytes:
     return _request(2 * number, Declare()) + posted + _request(2 * number + 1, Discharge(txn_id=txn_id))
 
 
+def _grouped(number: int) -> bytes:
+    """Declared, with many messages in it that are taken in one by one, and rolled back."""
+    txn_id = (number + 1).to_bytes(8, "big")
+    state, message = TransactionalState(txn_id=txn_id), build_message(b"x", properties=Properties(group_id="g"))
+    posted = b"".join(
+        frames.frame(replace(_head(SENDING, number * GROUPED + each, settled=True), state=state), message)
+        for each in range(GROUPED)
+    )
+    return _request(2 * number, Declare()) + posted + _request(2 * number + 1, Discharge(txn_id=txn_id, fail=True))
+
+
 def _in_bytes(number: int) -> bytes:
     """A message in frames of a byte each."""
     message = build_message(b"x" * 80)
@@ -166,6 +178,7 @@ FLOODS: dict[str, Flood] = {
     "messages in frames of a byte": Flood((Transfer,), _in_bytes, SENDER),
     "messages that say where they go": Flood((Transfer,), _named, _attach(RELAYING)),
     "declare, discharge": Flood((Transfer,), _transaction, _attach(ASKING, coordinator=True)),
+    "transactions of messages of groups": Flood((Transfer,), _grouped, SENDER + _attach(ASKING, coordinator=True)),
     "transactions of messages": Flood((Transfer,), _worked, SENDER + _attach(ASKING, coordinator=True)),
 }
 # Each is a connection of its own.

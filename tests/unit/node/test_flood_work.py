@@ -62,8 +62,9 @@ class Flooding:
 
     def more(self) -> given.BytesReceived:
         """The next piece of the first of them."""
+        piece = self.flood.piece(self.at)
         self.at += 1
-        return given.BytesReceived(self.conns[0], self.flood.piece(self.at))
+        return given.BytesReceived(self.conns[0], piece)
 
     def end(self) -> None:
         """They are gone, and what they left is done."""

@@ -70,6 +70,12 @@ LOST = {
     "on a link that has ended": lambda settled: (
         frames.transfer(2, b"m" * SIZE_MAX) + posted(3, MESSAGE, settled=settled)
     ),
+    "several on such a link": lambda settled: (
+        frames.transfer(2, b"m" * SIZE_MAX) + b"".join(posted(n, MESSAGE, settled=settled) for n in range(3, 20))
+    ),
+    "among several, too large": lambda settled: b"".join(
+        posted(n, LARGE if n == 5 else MESSAGE, settled=settled) for n in range(2, 10)
+    ),
 }
 
 
@@ -80,6 +86,16 @@ def test_a_message_that_ends_its_link_ends_the_transaction(name: str, settled: b
     said = stage.talk(conn, posted(1, MESSAGE, settled=settled) + LOST[name](settled))
     assert [each.error is not None for each in frames.of_kind(said, Detach)] == [True]
     assert end_of(stage, conn) == ("amqp:illegal-state", 0)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_so_does_one_of_no_form_among_several(settled: bool) -> None:
+    stage, conn = begun()
+    said = stage.talk(
+        conn, b"".join(posted(n, b"\x00\x53\x71" if n == 5 else MESSAGE, settled=settled) for n in range(1, 10))
+    )
+    assert frames.errors(said) == [("Detach", "amqp:decode-error")]
+    assert end_of(stage, conn) == ("amqp:decode-error", 0)
 
 
 @pytest.mark.parametrize("settled", [True, False])

@@ -20,7 +20,8 @@ _uints = st.sampled_from(["40", "43", "5207", "52ff", "70000000ff", "70ffffffff"
 _flags = st.sampled_from(["40", "41", "42", "5600", "5601", "5602", "43"])
 _states = st.sampled_from(
     ["40", "00532445", "005324c00100", "005324d00000000400000000", "00532645", "00532545", "00532745", "005327c0020141",
-     "005325c00100", "00533445", "005323c003024343", "0080000000000000002445",
+     "005325c00100", "00533445", "005323c003024343", "005334c00401a00101", "005334c00802a0010100532445",
+     "005334c00802a0010100532545", "005334c00402a00101", "005334d00000000700000001a00101", "0080000000000000002445",
      "00a312616d71703a61636365707465643a6c69737445"]
 )  # fmt: skip
 
@@ -102,6 +103,26 @@ def test_every_flow_of_ours_without_properties_is_taken(flow: Any) -> None:
 def test_every_plain_disposition_of_ours_is_taken(first: int, last: int, role: bool, settled: bool, state: Any) -> None:
     raw = p.encode(p.Disposition(role, first, last, settled, state))
     assert _check_agreement(flat.decode_disposition_flat, p.Disposition, raw, len(raw))
+
+
+@strategies.steady
+@given(u32, u32, st.booleans(), st.binary(min_size=1, max_size=32), st.sampled_from([None, p.Accepted(), p.Rejected()]))
+def test_every_one_of_ours_in_a_transaction_is_taken(
+    first: int, last: int, settled: bool, txn_id: bytes, outcome: Any
+) -> None:
+    raw = p.encode(p.Disposition(True, first, last, settled, p.TransactionalState(txn_id=txn_id, outcome=outcome)))
+    assert _check_agreement(flat.decode_disposition_flat, p.Disposition, raw, len(raw))
+
+
+def test_what_peers_say_of_transactions_does_not_fill_the_memory() -> None:
+    for number in range(3 * flat.CACHE_SIZE_MAX):
+        state = p.TransactionalState(txn_id=number.to_bytes(8, "big"), outcome=p.Accepted())
+        raw = p.encode(p.Disposition(True, number, None, True, state))
+        assert _check_agreement(flat.decode_disposition_flat, p.Disposition, raw, len(raw))
+    long = p.encode(p.Disposition(True, 1, None, True, p.TransactionalState(txn_id=b"t" * 64)))
+    assert flat.decode_disposition_flat(long, 0, len(long)) is None
+    assert len(flat._transactional_tails) <= flat.CACHE_SIZE_MAX
+    assert max(len(tail) for _, tail in flat._transactional_tails) <= flat.CACHED_BYTES_MAX
 
 
 def test_other_performatives_are_left_to_the_general_decoder() -> None:

@@ -13,10 +13,12 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.wire import header_section, run, transfer_tail
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import encode_frame, frame_at
-from mqbroker.wire.performatives import Accepted, Transfer, decode_frame, encode
+from mqbroker.wire.performatives import Accepted, TransactionalState, Transfer, decode_frame, encode
 from mqbroker.wire.run import (
+    CANONICAL_SIZE,
     COLUMNS_MIN,
     Run,
+    canonical,
     encode_payloads,
     encode_run,
     heading,
@@ -58,11 +60,13 @@ class Message:
     handle: int = 0
     is_settled: bool | None = False
     channel: int = 0
+    txn_id: bytes | None = None
 
     @property
     def frame(self) -> bytes:
+        state = None if self.txn_id is None else TransactionalState(txn_id=self.txn_id)
         transfer = Transfer(handle=self.handle, delivery_id=self.delivery_id, delivery_tag=self.tag, message_format=0,
-                            settled=self.is_settled)  # fmt: skip
+                            settled=self.is_settled, state=state)  # fmt: skip
         return encode_frame(self.channel, encode(transfer), self.payload)
 
 
@@ -77,6 +81,7 @@ class Seen:
     is_durable: bool
     section_bytes: int
     delivery_count: int
+    txn_id: bytes | None
 
 
 def general(buffer: bytes, offset: int = 0) -> tuple[Seen, int]:
@@ -91,7 +96,9 @@ def general(buffer: bytes, offset: int = 0) -> tuple[Seen, int]:
     if _has_header(payload):
         header, size = decode_header(payload, 0, len(payload))
     count = header.delivery_count or 0
-    seen = Seen(transfer.handle, transfer.delivery_id, bool(transfer.settled), payload, header.durable, size, count)
+    txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
+    is_settled = bool(transfer.settled)
+    seen = Seen(transfer.handle, transfer.delivery_id, is_settled, payload, header.durable, size, count, txn_id)
     return seen, frame.end
 
 
@@ -113,8 +120,9 @@ def fast(buffer: bytes, count_max: int = 1 << 16, size_max: int = SIZE_MAX) -> t
         counts.append(found.count)
         for index in range(found.count):
             delivery_id = (parsed.delivery_id + index) & 0xFFFFFFFF
-            seen.append(Seen(parsed.handle, delivery_id, parsed.is_settled, bytes(found.payload(index)),
-                             section.is_durable, section.size_bytes, section.delivery_count))  # fmt: skip
+            tail, payload = parsed.tail, bytes(found.payload(index))
+            seen.append(Seen(parsed.handle, delivery_id, tail.is_settled, payload, section.is_durable,
+                             section.size_bytes, section.delivery_count, tail.txn_id))  # fmt: skip
         assert parsed.next_offset > offset
         offset = parsed.next_offset
     return seen, counts
@@ -142,6 +150,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
         first = Message(
             draw(bodies), 0, draw(st.binary(max_size=32)), draw(st.sampled_from([0, 1, 255, 256, 1 << 31])),
             draw(st.sampled_from([None, False, True])), draw(st.sampled_from([0, 1, 300])),
+            draw(st.sampled_from([None, None, b"\0" * 7 + b"\1", b"another"])),
         )  # fmt: skip
         headers = draw(st.sampled_from([[name] for name in HEADERS] + [["none", "durable"], ["durable", "ttl"]]))
         for _ in range(draw(st.sampled_from([1, 2, 15, 16, 40]))):
@@ -346,7 +355,10 @@ CORPUS = [
     for name in HEADERS
     for first in (0, 1000)
     for handle in (0, 5, 500)
-] + [b"".join(_wide_frame(1000 + n) for n in range(20))]
+] + [
+    b"".join(_wide_frame(1000 + n) for n in range(20)),
+    b"".join(Message(data(b"body %d" % n), 1000 + n, txn_id=b"\0" * 7 + b"\1").frame for n in range(3)),
+]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -385,12 +397,44 @@ def test_what_peers_send_does_not_fill_the_caches() -> None:
         assert sum(fast(message.frame)[1]) == 1
         odd = Transfer(handle=0, delivery_id=1000, delivery_tag=b"t", message_format=n)
         fast(encode_frame(0, encode(odd), data(b"x" * 30)))
+        assert sum(fast(Message(data(b"x" * 30), 1000, txn_id=n.to_bytes(8, "big")).frame)[1]) == 1
+    assert sum(fast(Message(data(b"x" * 30), 1000, txn_id=b"t" * 64).frame)[1]) == 0, "and is not kept"
     assert len(transfer_tail._tails) <= run.CACHE_SIZE_MAX
     assert len(header_section._sections) <= run.CACHE_SIZE_MAX
     long = Message(b"\x00\x53\x70" + encode_value([Symbol("x" * 200)]) + data(b"x"), 1000)
     fast(long.frame)
     sizes = [len(key) for key in header_section._sections] + [len(tail) for _, tail in transfer_tail._tails]
     assert max(sizes) <= 64
+
+
+@pytest.mark.parametrize("count", [2, 15, 16, 40])
+@pytest.mark.parametrize("is_even", [True, False])
+def test_of_two_transactions_none_has_what_is_posted_in_the_other(count: int, is_even: bool) -> None:
+    payloads = [data(b"x" * (50 if is_even else 1 + n)) for n in range(2 * count)]
+    buffer = b"".join(
+        Message(each, 1000 + n, txn_id=b"one" if n < count else b"two").frame for n, each in enumerate(payloads)
+    )
+    seen, counts = fast(buffer)
+    assert counts == [count, count]
+    assert [each.txn_id for each in seen] == [b"one"] * count + [b"two"] * count
+
+
+@steady_few
+@given(conversations(), st.data())
+def test_in_canonical_form_nothing_is_left_but_the_messages(messages: list[Message], choice: st.DataObject) -> None:
+    buffer = b"".join(each.frame for each in messages)
+    parsed = parse_run(buffer, 0, len(buffer), choice.draw(st.integers(1, 20)), SIZE_MAX)
+    assert parsed is not None
+    made = canonical(parsed.run)
+    assert (made.count, made.head_size, made.section) == (parsed.run.count, CANONICAL_SIZE, parsed.run.section)
+    assert [bytes(made.payload(index)) for index in range(made.count)] == [
+        bytes(parsed.run.payload(index)) for index in range(made.count)
+    ]
+    assert made.end(made.count - 1) == len(made.buffer)
+    again = parse_run(made.buffer, 0, len(made.buffer), made.count, SIZE_MAX)
+    assert again is not None
+    assert (again.run.count, again.run.stride, again.tail.txn_id) == (made.count, made.stride, None)
+    assert (made.buffer == single(bytes(made.payload(0))).buffer) == (made.count == 1)
 
 
 # -- encoding ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mqbroker.amqp import frame_costs, sasl
 from mqbroker.amqp.ended_sessions import Piecemeal
 from mqbroker.amqp.error_frames import frame_within
-from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened, Posted
 from mqbroker.amqp.free_numbers import Numbers
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partial, Partials
@@ -209,8 +209,10 @@ class Connection(Login):
         code = buffer[at + 2] if at + 2 < frame.end and buffer[at : at + 2] == b"\x00\x53" else -1
         if code == CODE_TRANSFER:
             following = self._on(frame).transfers(buffer, frame, offset, limit)
-            if self.is_transactional and self.events and type(self.events[-1]) is Incoming:
-                self.tell()  # it may be for the coordinator, and what comes behind a commit waits for it
+            if self.is_transactional and self.events and type(self.events[-1]) in (Incoming, Posted):
+                # It may be for the coordinator, and what comes behind a commit waits for it; and of what is posted it
+                # shows how much may come at once.
+                self.tell()
             return following
         if code == CODE_DISPOSITION:
             self.allowance -= frame_costs.DISPOSITION

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Posted(NamedTuple):
-    """A message arrived as part of a transaction (§4.4.1). Unless settled it is owed an outcome."""
+    """Messages arrived as part of a transaction (§4.4.1). Unless settled they are owed an outcome."""
 
     link: ReceiverLink
     run: Run

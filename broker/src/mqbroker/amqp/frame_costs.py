@@ -21,6 +21,7 @@ PASSED: Final = 5  # some links of those that may have something to send,
 WOKEN: Final = 5  # besides, for each that may send again, because a window or the transport is open
 RUN: Final = 65
 TRANSFER: Final = 50  # by itself
+POSTED: Final = 20  # besides, for a run in a transaction
 NAMED: Final = 60  # besides, for a message that says itself where it goes
 NOTICE: Final = 60  # besides, for what a node of the cluster tells
 OTHER: Final = 50

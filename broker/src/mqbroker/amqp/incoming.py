@@ -16,7 +16,7 @@ from mqbroker.amqp.states import ATTACHED, MAPPED, SESSION_STATES, LinkStateEven
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.frames import Frame
 from mqbroker.wire.performatives import TransactionalState, Transfer, decode_performative
-from mqbroker.wire.run import Parsed, Run, parse_run, single
+from mqbroker.wire.run import Parsed, Run, canonical, parse_run, single
 
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
@@ -54,10 +54,13 @@ class IncomingTransfers(OutgoingTransfers):
                 return self._pass_over(known, parsed)
         if parsed is None or link is None:
             return self._one(buffer, frame)
-        run = parsed.run
+        run, txn_id = parsed.run, parsed.tail.txn_id
+        if txn_id is not None and self._is_refused(link, run):
+            return self._one(buffer, frame)  # for the transaction: a fault of the link is its own as well
         count = self._acceptable(link, run)
-        if count > link.run_max:
-            count = self._run_max = link.run_max
+        run_max = link.run_max if txn_id is None else min(link.run_max, link.posts_max)
+        if count > run_max:
+            count = self._run_max = run_max
         if 0 <= link.large_size_min < run.frame_size_max:
             count = link.count_before_large(run, count)
             if not count:
@@ -68,7 +71,7 @@ class IncomingTransfers(OutgoingTransfers):
             run = parsed.run
         count = run.count
         if count == self._run_max:
-            self._run_max = min(count * RUN_GROWTH, link.run_max)
+            self._run_max = min(count * RUN_GROWTH, run_max)
         connection.allowance -= (
             frame_costs.RUN
             + link.run_work
@@ -77,7 +80,12 @@ class IncomingTransfers(OutgoingTransfers):
         )
         self.next_incoming_id += count
         link.use(count)
-        connection.events.append(Incoming(link, run, parsed.delivery_id, parsed.is_settled))
+        told = parsed.delivery_id, parsed.tail.is_settled
+        if txn_id is None:
+            connection.events.append(Incoming(link, run, *told))
+        else:
+            connection.allowance -= frame_costs.POSTED
+            connection.events.append(Posted(link, canonical(run), *told, txn_id))  # the frames say what is over by then
         return parsed.next_offset
 
     def _one(self, buffer: bytes, frame: Frame) -> int:
@@ -92,9 +100,17 @@ class IncomingTransfers(OutgoingTransfers):
     def _pass_over(self, link: LinkBase, parsed: Parsed) -> int:
         """Messages of a link that has ended here, which the peer may not know yet."""
         link.move(LinkStateEvent.GOT_FRAME)
+        if parsed.tail.txn_id is not None:
+            self.connection.events.append(Unposted(parsed.tail.txn_id))
         self.next_incoming_id += parsed.run.count
         self.connection.allowance -= frame_costs.TRANSFER + (parsed.run.count >> frame_costs.MESSAGES_SHIFT)
         return parsed.next_offset
+
+    @staticmethod
+    def _is_refused(link: ReceiverLink, run: Run) -> bool:
+        """Whether not even the first message of the run is acceptable."""
+        size_max = link.max_message_size
+        return link.credit <= 0 or (size_max > 0 and run.size_bytes(0, 1) - run.head_size > size_max)
 
     def _acceptable(self, link: ReceiverLink, run: Run) -> int:
         """How many messages of the run credit and size allow. Raises PeerFault where not even the first is."""

@@ -252,7 +252,7 @@ class ReceiverLink(LinkBase):
 
     __slots__ = (
         "forms", "is_numbered", "is_passed_over", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size",
-        "partial", "run_max", "run_work", "window",
+        "partial", "posts_max", "run_max", "run_work", "window",
     )  # fmt: skip
 
     role = ROLE_RECEIVER
@@ -267,6 +267,7 @@ class ReceiverLink(LinkBase):
         self.is_numbered = False  # flows of the sender say which ids its messages have
         self.max_message_size = 0
         self.run_max = RUN_MAX  # messages that are told at once: few where each costs by itself
+        self.posts_max = 1  # the same, of those that are posted in a transaction
         self.run_work = 0  # what a run costs besides, by what the last one did
         self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
         self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now

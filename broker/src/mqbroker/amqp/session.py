@@ -203,7 +203,7 @@ class Session(IncomingTransfers):
         if self.connection.is_transactional:
             # What was said before decides where these deliveries are now.
             self.connection.tell()
-        is_transactional = flat is None and isinstance(state, TransactionalState)
+        is_transactional = isinstance(state, TransactionalState)
         if not (settled or is_transactional) and (state is None or isinstance(state, Received)):
             return
         if low < high or is_transactional:

@@ -11,9 +11,19 @@ from itertools import product
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from mqbroker.base.errors import PeerFault
 from mqbroker.wire import codes
 from mqbroker.wire.decode import Buffer
-from mqbroker.wire.performatives import Accepted, DeliveryState, Modified, Rejected, Released
+from mqbroker.wire.performatives import (
+    Accepted,
+    DeliveryState,
+    Disposition,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+    decode_performative,
+)
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
@@ -25,11 +35,19 @@ FlowFields = tuple[
 ]
 # (role, first, last, settled, state, batchable)
 DispositionFields = tuple[bool, int, int | None, bool, DeliveryState | None, bool]
+# (settled, state, batchable)
+DispositionTail = tuple[bool, DeliveryState | None, bool]
 
 _FLOW: Final = b"\x00\x53\x13"
 _DISPOSITION: Final = b"\x00\x53\x15"
 
+_TRANSACTIONAL: Final = b"\x00\x53\x34"  # the descriptor of a state that names a transaction, behind `settled`
+CACHE_SIZE_MAX: Final = 1024
+CACHED_BYTES_MAX: Final = 64  # what a peer sends is kept only as far as sensible peers send it
+
 _unpack_u32: Final = Struct(">I").unpack_from
+_pack_u32: Final = Struct(">I").pack
+_transactional_tails: Final[dict[tuple[int, bytes], DispositionTail | None]] = {}
 
 
 def _list_at(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
@@ -170,11 +188,39 @@ def _with_last(buffer: Buffer, place: tuple[int, int], count: int, head: tuple[b
         offset += 1
     else:
         return None
-    known = _DISPOSITION_TAILS.get((count, bytes(buffer[offset:end])))
+    tail = bytes(buffer[offset:end])
+    known = _DISPOSITION_TAILS.get((count, tail))
     if known is None:
-        return None
+        known = _transactional_tail(count, tail) if tail[1:4] == _TRANSACTIONAL else None
+        if known is None:
+            return None
     is_settled, state, is_batch = known
     return head[0], head[1], last, is_settled, state, is_batch
+
+
+def _transactional_tail(count: int, tail: bytes) -> DispositionTail | None:
+    """Those of one transaction end in the same bytes: decoded once, then looked up. None where they are unusual."""
+    key = (count, tail)
+    if key in _transactional_tails:
+        return _transactional_tails[key]
+    if len(tail) > CACHED_BYTES_MAX:
+        return None
+    if len(_transactional_tails) >= CACHE_SIZE_MAX:
+        _transactional_tails.clear()
+    known = _transactional_tails[key] = _decoded_tail(count, tail)
+    return known
+
+
+def _decoded_tail(count: int, tail: bytes) -> DispositionTail | None:
+    fields = _pack_u32(count) + b"\x41\x43\x40" + tail
+    body = _DISPOSITION + b"\xd0" + _pack_u32(len(fields)) + fields
+    try:
+        told, end = decode_performative(body, 0, len(body))
+    except PeerFault:
+        return None
+    if end != len(body) or not isinstance(told, Disposition) or not isinstance(told.state, TransactionalState):
+        return None
+    return bool(told.settled), told.state, bool(told.batchable)
 
 
 # The same empty list in the three encodings that clients choose from.
@@ -191,9 +237,7 @@ _STATES: Final[tuple[tuple[bytes, DeliveryState | None], ...]] = (
 )
 
 # (count of all fields, bytes behind `last`) -> (settled, state, batchable)
-_DISPOSITION_TAILS: Final[dict[tuple[int, bytes], tuple[bool, DeliveryState | None, bool]]] = {
-    (3, b""): (False, None, False)
-}
+_DISPOSITION_TAILS: Final[dict[tuple[int, bytes], DispositionTail]] = {(3, b""): (False, None, False)}
 for _settled, _is_settled in _FLAGS:
     _DISPOSITION_TAILS[4, _settled] = (_is_settled, None, False)
     for _raw, _state in _STATES:

@@ -24,6 +24,7 @@ from mqbroker.wire.header_section import HEADER_LEAD, Section, section_fault, se
 from mqbroker.wire.large_file import Large
 from mqbroker.wire.traits import PLAIN, Traits
 from mqbroker.wire.transfer_shape import TAG_SIZE_MAX, RunShape, shape_of
+from mqbroker.wire.transfer_tail import TransferTail
 
 COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
 CACHE_SIZE_MAX: Final = 1024
@@ -161,14 +162,14 @@ def _largest(buffer: bytes, starts: Sequence[int]) -> int:
 class Parsed(Value):
     """A run as it was found on the wire, with what the session needs to know of its transfers."""
 
-    __match_args__ = ("run", "handle", "delivery_id", "is_settled", "next_offset")
+    __match_args__ = ("run", "handle", "delivery_id", "tail", "next_offset")
     __slots__ = __match_args__
 
-    def __init__(self, run: Run, handle: int, delivery_id: int, is_settled: bool, next_offset: int) -> None:
+    def __init__(self, run: Run, handle: int, delivery_id: int, tail: TransferTail, next_offset: int) -> None:
         self.run: Final = run
         self.handle: Final = handle
         self.delivery_id: Final = delivery_id
-        self.is_settled: Final = is_settled
+        self.tail: Final = tail
         self.next_offset: Final = next_offset
 
 
@@ -194,7 +195,7 @@ def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: 
         starts = _walk(buffer, (offset, limit), (count_max, size_max), first)
         stride = _common_size(buffer, starts, stride)
     run = Run(buffer, starts, stride, FrameLayout(first.head_size, first.id_offset, first.tag_end, first.section))
-    return Parsed(run, first.handle, first.delivery_id, first.is_settled, run.end(run.count - 1))
+    return Parsed(run, first.handle, first.delivery_id, first.tail, run.end(run.count - 1))
 
 
 def _common_size(buffer: bytes, starts: array[int], size: int) -> int:
@@ -448,14 +449,33 @@ def runs_of(payloads: Sequence[bytes]) -> list[Run]:
     return runs
 
 
-def joined(singles: Sequence[Run]) -> Run | None:
-    """Whole messages as one run, None where they are none. Only `parse_run` knows: recovery asks it again."""
-    count = len(singles)
-    sizes = [run.stride for run in singles]
+def canonical(run: Run) -> Run:
+    """The messages of a run in a buffer of their own, framed as by `single`: as if nothing had been said of them."""
+    if run.count == 1:
+        made = single(bytes(run.payload(0)))
+        made.is_plain = run.is_plain
+        return made
+    frames = _encode_joined(run, 0, run.count, _NO_LINK, 0)
+    smaller = run.head_size - CANONICAL_SIZE
+    stride = run.stride and run.stride - smaller
+    first = run.start(0)
+    starts: Sequence[int] = range(0, len(frames), stride or 1)
+    if not stride:
+        starts = array("I", [run.start(each) - first - each * smaller for each in range(run.count)])
+    made = Run(frames, starts, stride, FrameLayout(CANONICAL_SIZE, *_CANONICAL_VARY, run.section))
+    made.is_plain = run.is_plain
+    return made
+
+
+def joined(runs: Sequence[Run]) -> Run | None:
+    """Whole messages in canonical form as one run, None where they are none. Only `parse_run` knows: recovery asks it
+    again."""
+    sizes = [run.size_bytes(each, 1) for run in runs for each in range(run.count)]
+    count = len(sizes)
     stride = sizes[0] if sizes.count(sizes[0]) == count else 0
-    frames = b"".join([run.buffer for run in singles])
+    frames = b"".join([run.buffer for run in runs])
     starts = range(0, len(frames), stride) if stride else array("I", accumulate(sizes[:-1], initial=0))
-    together = Run(frames, starts, stride, FrameLayout(CANONICAL_SIZE, *_CANONICAL_VARY, singles[0].section))
+    together = Run(frames, starts, stride, FrameLayout(CANONICAL_SIZE, *_CANONICAL_VARY, runs[0].section))
     frames = bytes(encode_run(together, 0, count, _NO_LINK, 0))
     parsed = parse_run(frames, 0, len(frames), count, SIZE_MAX)
     return parsed.run if parsed is not None and parsed.run.count == count else None

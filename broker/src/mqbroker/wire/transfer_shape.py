@@ -7,11 +7,10 @@ from typing import Final
 
 from mqbroker.base.value import Value
 from mqbroker.wire.header_section import Section, section_of
-from mqbroker.wire.transfer_tail import TRANSFER, tail_is_settled
+from mqbroker.wire.transfer_tail import TRANSFER, TransferTail, tail_of
 
 FRAME_SIZE_MIN: Final = 20  # a smaller transfer has next to no message
 TAG_SIZE_MAX: Final = 32  # AMQP 1.0 §2.8.7
-COUNT_WITH_STATE: Final = 8  # fields of a transfer whose last one is its delivery state, which no usual one has
 
 _U32: Final = Struct(">I")
 
@@ -28,7 +27,7 @@ class RunShape(Value):
         "tag_offset",
         "tag_end",
         "head_size",
-        "is_settled",
+        "tail",
         "section",
     )
     __slots__ = __match_args__
@@ -43,7 +42,7 @@ class RunShape(Value):
         tag_offset: int,
         tag_end: int,
         head_size: int,
-        is_settled: bool,
+        tail: TransferTail,
         section: Section,
     ) -> None:
         self.size: Final = size
@@ -54,7 +53,7 @@ class RunShape(Value):
         self.tag_offset: Final = tag_offset
         self.tag_end: Final = tag_end
         self.head_size: Final = head_size
-        self.is_settled: Final = is_settled
+        self.tail: Final = tail
         self.section: Final = section
 
 
@@ -77,8 +76,6 @@ def shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> RunShape |
         return None
     if list_end > end or at + 4 > list_end or buffer[start + 8 : start + 11] != TRANSFER:
         return None
-    if field_count == COUNT_WITH_STATE:
-        return None  # as each message of a transaction: to look further is in vain
     code = buffer[at]
     if code == 0x52:
         handle, at = buffer[at + 1], at + 2
@@ -112,11 +109,11 @@ def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int
     tag_end = tag_offset + buffer[at + 1]
     if tag_end > list_end or buffer[at + 1] > TAG_SIZE_MAX:
         return None
-    settled = tail_is_settled(field_count, bytes(buffer[tag_end:list_end]))
-    if settled is None:
+    tail = tail_of(field_count, bytes(buffer[tag_end:list_end]))
+    if tail is None:
         return None
     section = section_of(buffer, list_end, end)
     if section is None:
         return None
     return RunShape(end - start, handle, id_offset, id_size, delivery_id, tag_offset - start, tag_end - start,
-                  list_end - start, settled, section)  # fmt: skip
+                  list_end - start, tail, section)  # fmt: skip

@@ -1,9 +1,9 @@
 """What a transaction posts, gathered while it comes: neighbours that are alike are a run, as a commit costs by runs.
 
-A run is begun by a message, joined by those for the same place that say nothing special of themselves and have the same
-header section, and made when it is full or something else comes. Invariants: the order is that in which they came, and
-memory holds what it would hold of each by itself. What has to stay apart, or is looked at one by one where it goes, is
-not gathered. Sources: wire/run.py for what a run is, docs/adr/0019-commits.md.
+A run is begun by what comes at once, joined by what is for the same place, says nothing special of itself and has the
+same header section, and made when it is full or something else comes. Invariants: the order is that in which they
+came, and memory holds what it would hold of each by itself. What has to stay apart, or is looked at one by one where it
+goes, is not gathered. Sources: wire/run.py for what a run is, docs/adr/0019-commits.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ COPIES_PER_PART: Final = 10  # of a message (`Diverts.width_of`), some 25 µs ea
 class Gathering:
     """See the module's docstring. `posted` is all of it at any time."""
 
-    __slots__ = ("_count", "_section", "_size_bytes", "_store", "_wanted", "posted")
+    __slots__ = ("_count", "_messages_count", "_section", "_size_bytes", "_store", "_wanted", "posted")
 
     def __init__(self, store: AddressStore) -> None:
         self._store = store
         self.posted: list[GatheredPost] = []
-        self._count = 0  # of these, the last ones, are to be a run,
-        self._size_bytes = 0
+        self._count = 0  # of these, the last ones, are to be a run
+        self._messages_count = self._size_bytes = 0  # of so many messages and bytes,
         self._wanted: PostTarget = ("", "")  # for this place,
         self._section: Section | None = None  # with this header section; None: what came last stays alone
 
@@ -45,12 +45,12 @@ class Gathering:
         # Sections are known by their bytes, so two that are one have the same, in the same spelling.
         if run.section is not self._section or wanted != self._wanted or not _is_gathered(run):
             return False
-        if self._count >= COUNT_MAX or self._size_bytes + run.stride > BYTES_MAX:
+        if self._messages_count + run.count > COUNT_MAX or self._size_bytes + len(run.buffer) > BYTES_MAX:
             return False
         return self._count > 1 or not is_taken_apart(self._store, wanted[0])
 
     def add(self, wanted: PostTarget, run: Run) -> int:
-        """One more behind the others. Says how many runs there are more."""
+        """One run more behind the others. Says how many there are more."""
         more = 0
         LOOK.has_touched = True
         if not self.joins(wanted, run):
@@ -58,22 +58,24 @@ class Gathering:
             if _is_gathered(run):
                 self._wanted, self._section = wanted, run.section
         self._count += 1
-        self._size_bytes += run.stride
+        self._messages_count += run.count
+        self._size_bytes += len(run.buffer)
         self.posted.append((wanted, run))
         return more
 
     def close(self) -> int:
         """What is gathered becomes a run. Says how many runs there are more than `add` has said."""
         LOOK.has_touched = True
-        count, self._count, self._size_bytes, self._section = self._count, 0, 0, None
+        count, self._section = self._count, None
+        self._count = self._messages_count = self._size_bytes = 0
         if count < 2:
             return 0
-        singles = [run for _, run in self.posted[-count:]]
-        run = joined(singles)
+        gathered = [run for _, run in self.posted[-count:]]
+        run = joined(gathered)
         if run is None:
             return count - 1  # without header sections, and one of them begins in a way that could be of one
         run.is_plain = True
-        self._store.memory.replace(singles, run)
+        self._store.memory.replace(gathered, run)
         self.posted[-count:] = [(self._wanted, run)]
         return 0
 
@@ -98,10 +100,10 @@ class Gathering:
 
 
 def _is_gathered(run: Run) -> bool:
-    """Whether it is a message, alone in its buffer, that may be of one run with others."""
+    """Whether its messages, alone in their buffer, may be of one run with others."""
     return (
-        run.is_plain and run.head_size == CANONICAL_SIZE and run.stride == len(run.buffer) <= MESSAGE_BYTES_MAX
-        and run.large is None
+        run.is_plain and run.head_size == CANONICAL_SIZE and run.large is None
+        and run.frame_size_max <= MESSAGE_BYTES_MAX and run.end(run.count - 1) - run.first_start == len(run.buffer)
     )  # fmt: skip
 
 

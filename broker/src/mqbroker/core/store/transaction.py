@@ -105,9 +105,9 @@ class Transaction:
     ) -> None:
         """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
 
-        `posted`: a message for some place, which is no part of its own where it joins those before it. `may_page`: they
-        go to an address that keeps on disk what is too much, once they are committed; until then they are in memory,
-        beyond its bound by a quarter.
+        `posted`: messages for some place, which are no part of their own where they join those before them.
+        `may_page`: they go to an address that keeps on disk what is too much, once they are committed; until then they
+        are in memory, beyond its bound by a quarter.
         """
         limits, memory = self._store.limits, self._store.memory
         parts_count = self.parts_count + more_parts
@@ -116,7 +116,7 @@ class Transaction:
             why = _beyond(limits.transaction_max_size_bytes, "bytes", "max-size-bytes")
         elif size_bytes and memory.is_full and not (may_page and memory.has_margin()):
             why = memory.why_full
-        elif posted is not None and self.posted_count >= limits.transaction_messages_max:
+        elif posted is not None and self.posted_count + posted[1].count > limits.transaction_messages_max:
             why = _beyond(limits.transaction_messages_max, "messages", "messages-max")
         elif parts_count >= limits.transaction_parts_max:
             is_part = posted is None or not self._gathering.joins(*posted)

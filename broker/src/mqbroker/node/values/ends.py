@@ -85,8 +85,13 @@ class ReceivingEndOf(Protocol[PeerT]):
         """Whether messages may be part of a transaction."""
         return False
 
+    @property
+    def has_one_place(self) -> bool:
+        """Whether all that comes goes to one place; else each message may name its own."""
+        return False
+
     def place_of(self, run: Run) -> TerminusPlace:
-        """Where the one message of a transaction goes; asked of those that take posts."""
+        """Where messages of a transaction go, one by one unless they have one place; asked of those that take posts."""
         return TerminusPlace("")
 
     def check_post(self, place: TerminusPlace, run: Run, sender: Actor) -> None:

@@ -20,6 +20,8 @@ from mqbroker.wire.performatives import (
     Coordinator,
     Declare,
     Declared,
+    Discharge,
+    Disposition,
     Modified,
     Rejected,
     Released,
@@ -30,7 +32,7 @@ from mqbroker.wire.performatives import (
     encode,
 )
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames, transactions
@@ -565,3 +567,54 @@ def test_what_was_posted_before_its_permission_was_taken_away_is_not_committed()
         if not is_taken:
             assert "no permission send at address 'orders'" in str(outcome.error.description)
         assert stage.broker.store.queues["orders"].message_count == int(is_taken)
+
+
+def _posts(numbers: range, settled: bool = False, handle: int = 1, payload: bytes = b"") -> bytes:
+    """Frames of messages of the first transaction of a connection."""
+    state, told = TransactionalState(txn_id=(1).to_bytes(8, "big")), []
+    for n in numbers:
+        head = Transfer(handle=handle, delivery_id=n, delivery_tag=b"%d" % n, message_format=0, settled=settled,
+                        state=state)  # fmt: skip
+        told.append(frames.frame(head, payload or build_message(b"m%03d" % n, durable=True)))
+    return b"".join(told)
+
+
+def test_what_comes_at_once_is_answered_at_once_and_in_order() -> None:
+    stage = Stage()
+    conn = stage.accept()
+    control = frames.frame(transactions.coordinator_attach())
+    links = control + frames.sender(handle=1, name="sender")
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + links)
+    stage.talk(conn, transactions.request(0, Declare()))
+    said = frames.of_kind(stage.talk(conn, _posts(range(1, 101))), Disposition)
+    assert len(said) <= 10, "a run each, of 1, 1, 4, 4, 16, ..."
+    accepted = TransactionalState(txn_id=(1).to_bytes(8, "big"), outcome=Accepted())
+    assert all((each.role, each.settled, each.state) == (True, True, accepted) for each in said)
+    told = [n for each in said for n in range(each.first, (each.first if each.last is None else each.last) + 1)]
+    assert told == list(range(1, 101))
+    stage.talk(conn, transactions.request(101, Discharge(txn_id=(1).to_bytes(8, "big"))))
+    queue = stage.broker.store.queues["orders"]
+    bodies = [
+        bytes(each.run.payload(n))[-4:] for each in queue.segments() for n in range(each.start, each.start + each.n)
+    ]
+    assert bodies == [b"m%03d" % n for n in range(1, 101)]
+
+
+def test_on_a_link_without_an_address_each_goes_where_it_says() -> None:
+    stage = Stage()
+    conn = stage.accept()
+    relay = Attach(name="relay", handle=1, role=False, source=Source(), target=Target(), initial_delivery_count=0)
+    links = frames.frame(transactions.coordinator_attach()) + frames.frame(relay)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + links)
+    stage.talk(conn, transactions.request(0, Declare()))
+    names = ("orders", "invoices")
+    told = b"".join(
+        _posts(
+            range(n, n + 1), payload=build_message(b"m%03d" % n, durable=True, properties=Properties(to=names[n % 2]))
+        )
+        for n in range(1, 41)
+    )
+    said = frames.of_kind(stage.talk(conn, told), Disposition)
+    assert sum((each.last or each.first) - each.first + 1 for each in said) == 40
+    stage.talk(conn, transactions.request(101, Discharge(txn_id=(1).to_bytes(8, "big"))))
+    assert [row(stage, name)[0] for name in names] == [20, 20]

@@ -44,6 +44,7 @@ class AddressEnd:
     request_size_max = 0
     checks_forms = True
     takes_posts = True
+    has_one_place = True
     can_reject = True
 
     def __init__(self, peer: Peer, address: Address, routing: str = "") -> None:
@@ -177,7 +178,7 @@ class AddressEnd:
         return self.address.name
 
     def place_of(self, run: Run) -> TerminusPlace:
-        """Where a message of a transaction goes; what is there then is held against what its sender wants now."""
+        """Where messages of a transaction go; what is there then is held against what its sender wants now."""
         self._look(self.address)
         return TerminusPlace(self.address.target, self._wanted)
 

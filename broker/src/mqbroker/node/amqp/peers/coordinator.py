@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
-from mqbroker.amqp.frame_costs import OTHER
+from mqbroker.amqp.frame_costs import OTHER, TRANSFER
 from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import SessionState
@@ -24,6 +24,7 @@ from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import FULLY_QUALIFIED
+from mqbroker.core.address.gathering import is_taken_apart
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
 from mqbroker.node.amqp.peers.malformed import CONDITION, end_link
@@ -41,7 +42,7 @@ from mqbroker.wire.performatives import (
     TransactionalState,
     decode_coordination,
 )
-from mqbroker.wire.run import Run
+from mqbroker.wire.run import Run, single
 from mqbroker.wire.scan import VALUE, scan_sections, section_at
 from mqbroker.wire.types import Symbol
 
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
     from mqbroker.node.values.ends import ReceivingEndOf
 
+# Messages of a transaction that come as a run: so many at most, as one may be taken apart, and so many times as many as
+# those before.
+POSTS_MAX: Final = 64
+POSTS_GROWTH: Final = 4
 CALLED_OFF: Final = "amqp:connection:forced"  # the close that follows says it, too
 UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
 
@@ -252,7 +257,7 @@ class Transactions:
     # -- work ----------------------------------------------------------------------------------------------------------
 
     def post(self, event: Posted) -> None:
-        """A message of a transaction. The outcome that it is told is a provisional one and waits for nothing."""
+        """Messages of a transaction. The outcome that they are told is a provisional one and waits for nothing."""
         link, run, delivery_id, is_settled, txn_id = event
         if not link.is_attached:
             self.unposted(Unposted(txn_id))
@@ -270,14 +275,30 @@ class Transactions:
         if transaction is None:
             self._refuse(event, _unknown(txn_id))
             return
-        if transaction.work.is_open:
-            self._take_in(transaction, link, run)
+        for each in self._runs_of(link, run) if transaction.work.is_open else ():
+            if transaction.work.is_open:
+                self._take_in(transaction, link, each)
         failure = transaction.work.failure
         if not is_settled:
             state = transaction.accepted
             if failure is not None:
                 state = TransactionalState(txn_id=txn_id, outcome=Rejected(error=_told(_provisional(failure))))
-            link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
+            link.session.dispose(delivery_id, delivery_id + run.count - 1, state, as_receiver=True)
+
+    def _runs_of(self, link: ReceiverLink, run: Run) -> list[Run]:
+        """The run, or its messages one by one where each may name a place of its own, says something special or is
+        dealt with by itself where it goes. It decides as well how many may come at once after it."""
+        end: ReceivingEndOf[Peer] = receiving_end(link)
+        LOOK.has_touched = True
+        is_whole = run.is_plain and end.has_one_place and not is_taken_apart(self._broker.store, end.address_name or "")
+        link.posts_max = min(max(link.posts_max, POSTS_GROWTH * run.count), POSTS_MAX) if is_whole else 1
+        if is_whole or run.count == 1:
+            return [run]
+        self._peer.connection.allowance -= run.count * TRANSFER
+        runs = [single(bytes(run.payload(index))) for index in range(run.count)]
+        for each in runs:
+            link.forms.malformed(each)  # none is: it finds out which of them are plain
+        return runs
 
     def unposted(self, event: Unposted) -> None:
         """Who posts settled hears of it by the discharge alone, so the rest must not be committed without it."""
@@ -296,7 +317,8 @@ class Transactions:
             event.link.detach(refused.condition, refused.description)
         else:
             state = Rejected(error=_told(refused))
-            event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
+            last = event.delivery_id + event.run.count - 1
+            event.link.session.dispose(event.delivery_id, last, state, as_receiver=True)
 
     def _take_in(self, transaction: OpenTransaction, link: ReceiverLink, run: Run) -> None:
         end: ReceivingEndOf[Peer] = receiving_end(link)
