@@ -141,8 +141,8 @@ def test_queues_that_are_all_for_what_is_moved_take_nothing_that_is_sent() -> No
     assert takers(address) == set()
     stage.admin("queue-create", name="source")
     assert stage.admin("send", address="source", messages=[{"body": "x"}]) == {"accepted": 1}
-    assert stage.admin("messages-move", queue="source", address="dead") == {"moved": 1, "left": 0}
-    assert stage.broker.store.queues["dead"].message_count == 1
+    said = stage.admin("messages-move", queue="source", address="dead")
+    assert "one address each, and none for who sends" in said["description"]
 
 
 def test_of_queues_of_one_name_those_for_the_origin_of_a_message_share_it() -> None:

@@ -81,6 +81,5 @@ class Creation:
             self._auto_delete.vacated(address)
         else:
             self._records.check(name, MULTICAST)
-            # Queues for what is moved are none for who sends: it is as if they were not there.
-            address.is_topic = address.is_topic or not (address.is_shared or address.gives_copies)
+            address.is_topic = address.is_topic or not (address.is_shared or address.has_copies)
         return address

@@ -148,6 +148,13 @@ class Store(PagingStore):
         is_shared = address is not None and address.is_shared  # at another node, to which messages go from here or not
         if not anycast and not is_shared and self._gives_copies_by_rule(name):
             return self.make_address(name, actor)
+        if address is not None and not anycast and not is_shared and address.has_copies:
+            # A queue that is made for one sender would get a copy of each dead letter from then on.
+            raise Refused(
+                "amqp:not-found",
+                f"address {name!r} has queues for what is moved there from one address each, and none for who sends: "
+                "create one, or ask for one by the capability 'queue'",
+            )
         self.settings.check_creation(name, name, is_new=name not in self.addresses)
         maker = maker_for(actor)[0]
         self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True, maker=maker), actor)
