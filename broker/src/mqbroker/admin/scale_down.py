@@ -46,6 +46,7 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     may be said later, too, whether the other node is linked or not. `not_to`: ids, between commas, of nodes that are to
     leave as well: none of them takes the place of the other node where that falls out."""
     record, is_forced = broker.store.remotes.scale_down, request.arguments["force"]
+    _check_passed_over(request)
     if is_forced and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
         _force(broker, request)
         return
@@ -77,10 +78,24 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
 
 
+def _check_passed_over(request: AdminRequest) -> None:
+    """The record has room for so many ids. Raises Refused."""
+    ids = _passed_over(request)
+    if wrong := next((each for each in ids if len(each) != NODE_ID_SIZE), ""):
+        why = f"not_to has {wrong[:NODE_ID_SIZE]!r}, which is no id of a node"
+        raise Refused("amqp:invalid-field", f"{request.operation}: {why}")
+    if len(ids) > OWED_MAX:
+        raise Refused("amqp:invalid-field", f"{request.operation}: not_to has {len(ids)} ids, {OWED_MAX} at most")
+
+
+def _passed_over(request: AdminRequest) -> list[str]:
+    return [each for each in request.arguments["not_to"].split(",") if each]
+
+
 def _pass_over(record: ScaleDown, request: AdminRequest) -> None:
-    """Where it names nodes; the record has room for so many."""
-    if ids := [each for each in request.arguments["not_to"].split(",") if each]:
-        record.pass_over(ids[:OWED_MAX])
+    """Where it names nodes."""
+    if ids := _passed_over(request):
+        record.pass_over(ids)
 
 
 def _leaves_to(broker: Broker, node: str) -> bool:

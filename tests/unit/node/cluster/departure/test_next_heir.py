@@ -137,13 +137,21 @@ def test_the_next_one_takes_what_waits_and_the_first_one_what_it_may_have(has_it
 @pytest.mark.parametrize(("later", "stays"), [("c", "d"), ("d", "c")])
 def test_a_node_that_leaves_later_is_passed_over(later: str, stays: str) -> None:
     of = Heirs(names="abcd")
-    of.begin_half(has_it=False, not_to=f"{node_id_of(later)},of another cluster")
+    of.begin_half(has_it=False, not_to=f"{node_id_of(later)},{node_id_of('z')}")
     of.lose(of.b)
     of.cluster.wait(BOUND_MS + 10_000)
     assert shown(of.a)["node"] == stays
     of.a.crash()
     of.a.start()
-    assert of.a.broker.store.remotes.scale_down.passed_over == (node_id_of(later), "of another cluster")
+    assert of.a.broker.store.remotes.scale_down.passed_over == (node_id_of(later), node_id_of("z"))
+
+
+@pytest.mark.parametrize("not_to", ["x" * 70_000, ",".join([node_id_of("c")] * 1000)])
+def test_who_is_no_node_is_not_passed_over(not_to: str) -> None:
+    of = Heirs()
+    said = of.a.admin("scale-down", node=node_id_of("b"), not_to=not_to)
+    assert (said["condition"], len(said["description"]) < 200) == ("amqp:invalid-field", True)
+    assert shown(of.a)["state"] == "none"
 
 
 def test_it_is_shown_for_how_long_nothing_goes_and_another_heir_has_time_of_its_own() -> None:
