@@ -31,6 +31,7 @@ LOGIN = frames.anonymous()
 GO = LOGIN + frames.opened(FRAME_SIZE_MAX) + frames.begun()
 SESSION = GO + frames.sender("bad-input")
 STEADY = 0.02  # now and then a message is the one after which a list is packed
+CREDIT = 10_000  # for the messages of all cases that share a node
 WARM = 3  # messages before those that count, so that caches are filled in both cases
 
 
@@ -62,7 +63,8 @@ class Site:
         limits = {"max_message_size_bytes": MESSAGE_SIZE_MAX}
         self.stage = Stage(options_with({"max_frame_size_bytes": FRAME_SIZE_MAX, **listener}, limits=limits))
         self.bystander = self.stage.accept()
-        self.stage.talk(self.bystander, GO + frames.sender("others") + frames.receiver("others", credit=1000))
+        links = frames.sender("others") + frames.receiver("others", credit=CREDIT)
+        self.stage.talk(self.bystander, GO + links)
         self.count = 0
         for _ in range(WARM):
             self.work_of_message()
