@@ -283,12 +283,12 @@ def _until_done(stage: Stage, command: Command, code: int) -> None:
     """As an operator does, who looks that hosts answer, says it again, and with --resume where he is told to; or only
     gives hosts back where that is all that is left."""
     words = command.words_at(stage)
+    # A host that has nothing to start a broker with tries that again and again.
+    hosts = [host for host in HOSTS if not (command.is_away and host == command.leaver)]
     for _ in range(TRIES_MAX):
         if code == 0 or _is_over(stage, command):
             return
-        # A host that has nothing to start a broker with tries that again and again.
-        hosts = [host for host in HOSTS if not (command.is_away and host == command.leaver)]
-        wait_until(lambda: all(_answers(stage, host) for host in hosts), "each host answers")  # noqa: B023
+        wait_until(lambda: all(_answers(stage, host) for host in hosts), "each host answers")
         if _is_only_held(stage):
             stage.site.run("operation", "release", "--yes")
             return

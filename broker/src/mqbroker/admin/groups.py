@@ -7,8 +7,9 @@ from typing import Any
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.cluster.group_owners import GroupKey, Pin
+from mqbroker.core.queue.kinds import NODE_ID_SIZE
 from mqbroker.node.broker.broker import Broker
-from mqbroker.node.cluster.grouping.grouping import NODE_ID_SIZE, GroupingHandler
+from mqbroker.node.cluster.grouping.grouping import GroupingHandler
 from mqbroker.node.values.inputs import AdminRequest
 
 ROWS_MAX = 10_000

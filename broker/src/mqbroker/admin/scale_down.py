@@ -17,6 +17,7 @@ from mqbroker.core.cluster.drains import hindrance_of, terms_of
 from mqbroker.core.cluster.id_digest import sum_of
 from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
 from mqbroker.core.cluster.scale_down import OWED_MAX, ScaleDown
+from mqbroker.core.queue.kinds import NODE_ID_SIZE
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.departure.scale_down_progress import (
@@ -32,7 +33,6 @@ from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.inputs import AdminRequest
 
 REFUSED: Final = "amqp:precondition-failed"
-NODE_ID_SIZE: Final = 36  # with which the name of a source begins
 NAMED_MAX: Final = 10  # hindrances that a refusal names, and clients that are waited for
 CORDONED: Final = "cordoned"  # a state beside those of a scale-down: nothing moves (cordon.py)
 
@@ -46,7 +46,7 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     may be said later, too, whether the other node is linked or not. `not_to`: ids, between commas, of nodes that are to
     leave as well: none of them takes the place of the other node where that falls out."""
     record, is_forced = broker.store.remotes.scale_down, request.arguments["force"]
-    _check_passed_over(request)
+    passed_over = _passed_over(request)
     if is_forced and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
         _force(broker, request)
         return
@@ -65,37 +65,34 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         if is_forced:
             record.force()
         broker.scaling_down.go_on_to(connection.options.name, node_id)
-        _pass_over(record, request)
+        _pass_over(record, passed_over)
         broker.store.decisions.wait(show_to, broker, request.id)
         return
     if hindering and not record.is_on and not is_forced:
         raise Refused(REFUSED, f"{request.operation}: {_named(hindering)}; with force it begins all the same")
     if not record.is_on:
         broker.scaling_down.begin(connection.options.name, node_id, is_forced=is_forced)
-        _pass_over(record, request)
+        _pass_over(record, passed_over)
         broker.store.decisions.wait(show_to, broker, request.id)
     else:
         broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
 
 
-def _check_passed_over(request: AdminRequest) -> None:
-    """The record has room for so many ids. Raises Refused."""
-    ids = _passed_over(request)
+def _passed_over(request: AdminRequest) -> list[str]:
+    """The ids that it names, for so many of which the record has room. Raises Refused."""
+    ids = [each for each in request.arguments["not_to"].split(",") if each]
     if wrong := next((each for each in ids if len(each) != NODE_ID_SIZE), ""):
         why = f"not_to has {wrong[:NODE_ID_SIZE]!r}, which is no id of a node"
         raise Refused("amqp:invalid-field", f"{request.operation}: {why}")
     if len(ids) > OWED_MAX:
         raise Refused("amqp:invalid-field", f"{request.operation}: not_to has {len(ids)} ids, {OWED_MAX} at most")
+    return ids
 
 
-def _passed_over(request: AdminRequest) -> list[str]:
-    return [each for each in request.arguments["not_to"].split(",") if each]
-
-
-def _pass_over(record: ScaleDown, request: AdminRequest) -> None:
-    """Where it names nodes."""
-    if ids := _passed_over(request):
-        record.pass_over(ids)
+def _pass_over(record: ScaleDown, node_ids: list[str]) -> None:
+    """Where any are named: what was said before stays otherwise."""
+    if node_ids:
+        record.pass_over(node_ids)
 
 
 def _leaves_to(broker: Broker, node: str) -> bool:

@@ -55,9 +55,11 @@ class IncomingTransfers(OutgoingTransfers):
         if parsed is None or link is None:
             return self._one(buffer, frame)
         run, txn_id = parsed.run, parsed.tail.txn_id
-        if txn_id is not None and self._is_refused(link, run):
-            return self._one(buffer, frame)  # for the transaction: a fault of the link is its own as well
         count = self._acceptable(link, run)
+        if count <= 0:
+            if txn_id is not None:
+                return self._one(buffer, frame)  # for the transaction: a fault of the link is its own as well
+            raise self._refusal(link)
         run_max = link.run_max if txn_id is None else min(link.run_max, link.posts_max)
         if count > run_max:
             count = self._run_max = run_max
@@ -107,25 +109,23 @@ class IncomingTransfers(OutgoingTransfers):
         return parsed.next_offset
 
     @staticmethod
-    def _is_refused(link: ReceiverLink, run: Run) -> bool:
-        """Whether not even the first message of the run is acceptable."""
-        size_max = link.max_message_size
-        return link.credit <= 0 or (size_max > 0 and run.size_bytes(0, 1) - run.head_size > size_max)
-
-    def _acceptable(self, link: ReceiverLink, run: Run) -> int:
-        """How many messages of the run credit and size allow. Raises PeerFault where not even the first is."""
+    def _acceptable(link: ReceiverLink, run: Run) -> int:
+        """How many messages of the run credit and size allow."""
         count = min(run.count, link.credit)
         size_max = link.max_message_size
         if size_max and run.frame_size_max - run.head_size > size_max:
             sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
             count = next((index for index, size in enumerate(sizes) if size > size_max), count)
-        if count > 0:
-            return count
+        return count
+
+    def _refusal(self, link: ReceiverLink) -> PeerFault:
+        """The fault of a message that neither credit nor size allows."""
         self.connection.blame(link)
         self.next_incoming_id += 1
         if link.credit <= 0:
-            raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
-        raise PeerFault("amqp:link:message-size-exceeded", f"the message exceeds {size_max} bytes", Scope.LINK)
+            return PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
+        why = f"the message exceeds {link.max_message_size} bytes"
+        return PeerFault("amqp:link:message-size-exceeded", why, Scope.LINK)
 
     def _transfer_slowly(self, buffer: bytes, frame: Frame) -> None:
         transfer, payload_offset = decode_performative(buffer, frame.body_offset, frame.end)

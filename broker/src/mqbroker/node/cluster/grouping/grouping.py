@@ -23,6 +23,7 @@ from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSA
 from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey
 from mqbroker.core.cluster.grouping import Grouping
+from mqbroker.core.queue.kinds import NODE_ID_SIZE
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.cluster.grouping.group_hand_over import HandOver
 
@@ -37,7 +38,6 @@ LOCAL: Final = "LOCAL"
 TRIES_MAX: Final = 10
 SEEN_MAX: Final = 10_000  # notices that may come once more on another way
 IDLE_MAX: Final = 1_000  # groups that one look ends
-NODE_ID_SIZE: Final = 36
 Failures = dict[GroupKey, str]
 
 
