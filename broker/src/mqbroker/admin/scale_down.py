@@ -13,6 +13,7 @@ from typing import Any, Final
 from mqbroker.admin import drains
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_S
+from mqbroker.cluster.fields import NODE_ID
 from mqbroker.core.cluster.drains import hindrance_of, terms_of
 from mqbroker.core.cluster.id_digest import sum_of
 from mqbroker.core.cluster.queue_tally import HeirShare, QueueTally
@@ -44,11 +45,13 @@ def begin(broker: Broker, request: AdminRequest) -> None:
     is here is sent there. While it leaves, another node: what is here and was not sent goes to that one, and what the
     one before may have waits for its answer. `dry_run`: only says what hinders. `force`: what cannot move stays, which
     may be said later, too, whether the other node is linked or not. `not_to`: ids, between commas, of nodes that are to
-    leave as well: none of them takes the place of the other node where that falls out."""
+    leave as well: none of them takes the place of the other node where that falls out. That may be said later as force
+    may; empty: nobody is passed over any more; left out: who was before."""
     record, is_forced = broker.store.remotes.scale_down, request.arguments["force"]
     passed_over = _passed_over(request)
-    if is_forced and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
-        _force(broker, request)
+    has_more = is_forced or passed_over is not None
+    if has_more and not request.arguments["dry_run"] and _leaves_to(broker, request.arguments["node"]):
+        _say_more(broker, request, passed_over)
         return
     connection, node_id = drains.linked(broker, request)
     if record.is_ending:
@@ -78,10 +81,14 @@ def begin(broker: Broker, request: AdminRequest) -> None:
         broker.store.decisions.wait_for_earlier(show_to, broker, request.id)
 
 
-def _passed_over(request: AdminRequest) -> list[str]:
-    """The ids that it names, for so many of which the record has room. Raises Refused."""
-    ids = [each for each in request.arguments["not_to"].split(",") if each]
-    if wrong := next((each for each in ids if len(each) != NODE_ID_SIZE), ""):
+def _passed_over(request: AdminRequest) -> list[str] | None:
+    """The ids that it names, for so many of which the record has room; None: it says nothing of them. Raises
+    Refused."""
+    said: str | None = request.arguments["not_to"]
+    if said is None:
+        return None
+    ids = [each for each in said.split(",") if each]
+    if wrong := next((each for each in ids if not NODE_ID.fullmatch(each)), ""):
         why = f"not_to has {wrong[:NODE_ID_SIZE]!r}, which is no id of a node"
         raise Refused("amqp:invalid-field", f"{request.operation}: {why}")
     if len(ids) > OWED_MAX:
@@ -89,10 +96,12 @@ def _passed_over(request: AdminRequest) -> list[str]:
     return ids
 
 
-def _pass_over(record: ScaleDown, node_ids: list[str]) -> None:
-    """Where any are named: what was said before stays otherwise."""
-    if node_ids:
-        record.pass_over(node_ids)
+def _pass_over(record: ScaleDown, node_ids: list[str] | None) -> bool:
+    """Whether that is another word than before, which stays where nothing is said."""
+    if node_ids is None or tuple(node_ids) == record.passed_over:
+        return False
+    record.pass_over(node_ids)
+    return True
 
 
 def _leaves_to(broker: Broker, node: str) -> bool:
@@ -102,12 +111,14 @@ def _leaves_to(broker: Broker, node: str) -> bool:
     return record.is_on and not record.is_ending and node in names
 
 
-def _force(broker: Broker, request: AdminRequest) -> None:
+def _say_more(broker: Broker, request: AdminRequest, passed_over: list[str] | None) -> None:
+    """Of the one that is on: it goes where it does."""
     record, decisions = broker.store.remotes.scale_down, broker.store.decisions
-    answer = decisions.wait_for_earlier if record.is_forced else decisions.wait
-    if not record.is_forced:
+    is_new = _pass_over(record, passed_over)
+    if request.arguments["force"] and not record.is_forced:
         record.force()
-    answer(show_to, broker, request.id)
+        is_new = True
+    (decisions.wait if is_new else decisions.wait_for_earlier)(show_to, broker, request.id)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
@@ -240,7 +251,7 @@ def _shown(broker: Broker) -> dict[str, Any]:
         "node": None if member is None else member.name,
         "since": _time_of(record.since_ms),
         "left": left, "moved": moved, "rate": round(moved * NS_PER_S / elapsed_ns, 1),
-        "stands_s": scaling.stands_ns // NS_PER_S,
+        "stands_s": scaling.stands_ns // NS_PER_S, "passed_over": list(record.passed_over),
         "connections": clients, "staying": _staying(broker), "hindrances": hindering,
         "queues": [drains.row_of(broker, queue) | _where(queue) for queue in sorted(queues, key=_name)],
         "receipt": _receipt(broker),
@@ -254,8 +265,8 @@ def _shown_where_nothing_moves(broker: Broker, clients: int) -> dict[str, Any]:
     return {
         "state": CORDONED if cordon.is_on else NONE, "node_id": None, "node": None,
         "since": _time_of(cordon.since_ms) if cordon.is_on else None, "left": kept, "moved": 0, "rate": 0.0,
-        "stands_s": 0, "connections": clients, "staying": _staying(broker), "hindrances": [], "queues": [],
-        "receipt": None,
+        "stands_s": 0, "passed_over": [], "connections": clients, "staying": _staying(broker), "hindrances": [],
+        "queues": [], "receipt": None,
     }  # fmt: skip
 
 

@@ -9,7 +9,9 @@ from unittest.mock import patch
 import pytest
 from mqbroker.core.cluster import held_back
 from mqbroker.core.cluster.held_back import HeldBack
+from mqbroker.core.cluster.scale_down import HEIRS_MAX, OWED_MAX
 from mqbroker.core.queue.id_ranges import IdRanges
+from mqbroker.journal.records import ID_MAX
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import body_values
 
@@ -146,7 +148,54 @@ def test_a_node_that_leaves_later_is_passed_over(later: str, stays: str) -> None
     assert of.a.broker.store.remotes.scale_down.passed_over == (node_id_of(later), node_id_of("z"))
 
 
-@pytest.mark.parametrize("not_to", ["x" * 70_000, ",".join([node_id_of("c")] * 1000)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "later", "heir"), [("c", "", "c"), ("", "c", "d"), ("c", "d", "c")])
+def test_who_is_passed_over_is_said_anew_while_its_heir_is_away(before: str, later: str, heir: str) -> None:
+    of = Heirs(names="abcd")
+    of.begin_half(has_it=False, not_to=ids_of(before))
+    of.lose(of.b)
+    said = of.a.admin("scale-down", node=node_id_of("b"), not_to=ids_of(later))
+    assert (said["node"], said["passed_over"]) == ("b", [ids_of(later)] if later else [])
+    of.cluster.wait(BOUND_MS + 10_000)
+    assert shown(of.a)["node"] == heir
+    of.a.crash()
+    of.a.start()
+    assert shown(of.a)["passed_over"] == said["passed_over"]
+
+
+def test_who_is_passed_over_stays_so_where_nothing_is_said_of_that() -> None:
+    of = Heirs(names="abcd", bound_ms=-1)
+    assert shown(of.a)["passed_over"] == []
+    begin(of.a, of.cluster, not_to=ids_of("d"))
+    for said in ({"node": "b"}, {"node": "b", "force": True}, {"node": "c"}):
+        assert of.a.admin("scale-down", **said)["passed_over"] == [ids_of("d")]
+    assert of.a.admin("scale-down", node="b", not_to="")["passed_over"] == []
+    assert (shown(of.a)["node"], shown(of.a)["passed_over"]) == ("b", [])
+
+
+def ids_of(name: str) -> str:
+    """Nobody's where no name is given."""
+    return node_id_of(name) if name else ""
+
+
+def test_the_longest_record_is_written_and_read() -> None:
+    of = Heirs(bound_ms=-1)
+    begin(of.a, of.cluster)
+    record = of.a.broker.store.remotes.scale_down
+    ids = [f"{number:08x}{node_id_of('z')[8:]}" for number in range(OWED_MAX)]
+    record.owed_before = dict.fromkeys(ids, ID_MAX)
+    record.past = [("n" * 63, one) for one in ids[:HEIRS_MAX]]
+    assert of.a.admin("scale-down", node="b", not_to=",".join(ids))["passed_over"] == ids
+    of.a.crash()
+    of.a.start()
+    read = of.a.broker.store.remotes.scale_down
+    assert (read.passed_over, read.owed_before, read.past) == (tuple(ids), record.owed_before, record.past)
+
+
+NO_NODES = ["x" * 70_000, ",".join([node_id_of("c")] * 1000), "x" * 36, ",".join(["\N{SNOWMAN}" * 36] * 400)]
+
+
+@pytest.mark.parametrize("not_to", NO_NODES)
 def test_who_is_no_node_is_not_passed_over(not_to: str) -> None:
     of = Heirs()
     said = of.a.admin("scale-down", node=node_id_of("b"), not_to=not_to)
