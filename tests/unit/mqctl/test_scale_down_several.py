@@ -80,16 +80,49 @@ def test_a_broker_is_told_who_leaves_later_where_its_release_knows_that(world: W
     """Where its heir falls out it would choose one of them by itself."""
     first, second = party
     options = scale_down.Options(hosts=["mq3", "mq2"], yes=True)
-    for leaver, later in ((first, "id-mq2"), (second, None)):
+    for leaver, later in ((first, "id-mq2"), (second, "")):
         drain_start.begin(world, leaver, scale_down._planned(world, options, leaver)[1], HeldCluster({}, []))
         (arguments,) = map(json.loads, done("arguments", leaver.host.name))
-        assert (arguments["node"] in ("id-mq1", "id-mq4"), arguments.get("not_to")) == (True, later)
+        assert (arguments["node"] in ("id-mq1", "id-mq4"), arguments["not_to"]) == (True, later)
     assert "cannot be told" not in said(world)
-    says("mq3", lacks="not_to")
+    says("mq3", **{"scale-down-show": {name: value for name, value in drain().items() if name != "passed_over"}})
     drain_start.begin(world, first, scale_down._planned(world, options, first)[1], HeldCluster({}, []))
     (arguments,) = map(json.loads, done("arguments"))
     assert "not_to" not in arguments
     assert "mq3: its release cannot be told who leaves later" in said(world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "before", "silent", "not_to"),
+    [
+        (["mq3"], ["id-mq2"], [], ""),  # the others stay by now
+        (["mq3", "mq2"], [], [], "id-mq2"),
+        (["mq3", "mq2"], ["id-mq2"], [], None),
+        (["mq3", "mq2"], ["id-mq2"], ["default"], None),  # that one is not heard of, so what was said stays
+        (["mq3", "mq2", "mq4"], ["id-mq2"], ["default"], "id-mq4,id-mq2"),
+    ],
+)
+def test_who_drains_already_is_told_anew_who_leaves_later(
+    world: World, party: list[Leaver], names: list[str], before: list[str], silent: list[str], not_to: str | None
+) -> None:
+    """Where the others are given up, or are others, once it has begun."""
+    leaver = leavers_of(party[0].cluster, names, is_forced=False)[0]
+    says("mq2", silent=silent)
+    says("mq3", **{"scale-down-show": drain(state="moving", node="mq1", node_id="id-mq1", passed_over=before)})
+    plan = scale_down._agreed(world, scale_down.Options(hosts=names, resume=True), leaver)
+    drain_start.begin(world, leaver, plan, HeldCluster({}, []))
+    assert done("asked").count("scale-down") == (not_to is not None)
+    if not_to is not None:
+        assert list(map(json.loads, done("arguments"))) == [{"node": "id-mq1", "not_to": not_to}]
+    assert ("warning: mq2 leaves later, and mq3 cannot be told its id now" in said(world)) is bool(silent)
+
+
+@pytest.mark.slow
+def test_who_leaves_later_and_is_silent_is_told_of_in_the_plan(world: World, party: list[Leaver]) -> None:
+    says("mq2", silent=["default"])
+    assert scale_down._agreed(world, scale_down.Options(hosts=["mq3", "mq2"], check=True), party[0]) is None
+    assert "warning: mq2 leaves later, and mq3 cannot be told its id now" in said(world)
 
 
 def test_the_only_instance_of_a_host_is_that_host() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from mqctl import confirmation
@@ -20,7 +20,6 @@ from mqctl.scaledown.plan import COLUMNS, DrainPlan, RowsByNode, extent_of, plan
 from mqctl.scaledown.room import lacking
 from mqctl.world import World
 
-INVALID: Final = "amqp:invalid-field"  # an argument that a release does not know
 OF_LINKS: Final = (NOT_FOUND, "amqp:precondition-failed")  # that a node is not known, and that it is not linked
 
 
@@ -51,7 +50,7 @@ def answering(world: World, looks: Sequence[NodeLook], then: str) -> list[NodeLo
 def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     """What the brokers themselves say is in the way, what has no room at the addresses it moves to, and whom nobody
     serves once the host takes no clients, its own being sent to who takes the messages. The plan is told what pauses
-    there, and what moves."""
+    there, what moves, and who leaves later."""
     said: list[str] = []
     rows: dict[str, Any] = {}
 
@@ -65,6 +64,7 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
     plan.moving = rows
     plan.warnings += _pauses(plan, rows)
+    pass_over_later(world, leaver, plan)
     return sorted(said) + lacking(world, plan, rows) + gate.lost(world, leaver.cluster, [away], targets)
 
 
@@ -135,6 +135,7 @@ def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> 
     plan.moving = rows
     plan.overruled += lacking(world, plan, rows)
     plan.warnings += _pauses(plan, rows)
+    pass_over_later(world, leaver, plan)
     show_plan(world, plan, ())
     return plan
 
@@ -156,64 +157,85 @@ def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: boo
     confirmation.yes(world, question, is_sure=is_sure)
 
 
+def pass_over_later(world: World, leaver: Leaver, plan: DrainPlan) -> None:
+    """Of several hosts the later ones are to get nothing of it by the broker's own choice either."""
+    looks = look_at(world, leaver.later_nodes)
+    plan.passed_over = [one.node_id for one in looks if one.node_id]
+    silent = [one for one in looks if not one.node_id]
+    plan.is_partly_heard = bool(silent)
+    plan.warnings += [
+        f"{one.name} leaves later, and {leaver.host.name} cannot be told its id now: where the node that takes its "
+        f"messages falls out, they may go there, and move once more ({one.fault})"
+        for one in silent
+    ]
+
+
 def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldCluster) -> None:
-    """Have those drain that do not, or go on elsewhere; by force what cannot move may stay, also of those that drain,
-    where their release knows that.
+    """Have those drain that do not, or go on elsewhere; those that drain are told anew who leaves later, and by force
+    that what cannot move may stay, where their release knows that.
     Where one of them may drain by then and this fails, the cluster stays held."""
     if plan is None:
         return
     heirs = {one.name: plan.targets[one.name].node_id for one in plan.leaving if _is_asked(plan, one)}
+    drains = {one.name for one in plan.leaving if one.state in LEAVES and one.name not in heirs}
     forced = {one.name for one in plan.leaving if leaver.is_forced and one.state in LEAVES and one.state != MOVED}
-    # Of several hosts the later ones are to get nothing of it by the broker's own choice either.
-    later = [one.node_id for one in look_at(world, leaver.later_nodes) if one.node_id]
-    refused: list[str] = []
+    untold: list[str] = []
     for one in plan.leaving:
         for text in told(one.drain.get("hindrances", ())) if one.name in forced else ():
             world.note(f"by force, where it cannot move, stays: {one.name}: {text}")
 
     def ask(session: AdminClient, node: Node) -> None:
+        now = show(session)  # those that drain may have gone on to another node since
+        if plan.passed_over and "passed_over" not in now:
+            untold.append(
+                f"{node.name}: its release cannot be told who leaves later: where the node that takes its messages "
+                "falls out, they may go to one of these, and move once more"
+            )
         if node.name in heirs:
-            refused.extend(_have_drain(session, heirs[node.name], later, is_forced=leaver.is_forced))
-        elif heir := show(session).get("node_id"):  # it may have gone on to another node since
-            try:
-                session.call("scale-down", 60.0, node=heir, force=True)
-            except AdminError as error:
-                refused.append(f"{error.what}; {_why_no_force(session, str(heir), error)}")
+            session.call("scale-down", 60.0, node=heirs[node.name], force=leaver.is_forced, **_not_to(plan, now))
+        elif why := _why_not_told(session, plan, now, is_forced=node.name in forced):
+            untold.append(why)
 
-    _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *forced}], ask, operation)
-    for text in sorted(refused):
+    _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *drains}], ask, operation)
+    for text in sorted(untold):
         world.note(text)
 
 
-def _have_drain(session: AdminClient, heir: str, later: Sequence[str], *, is_forced: bool) -> list[str]:
-    """Have a node drain to its heir, and to none of the later ones where that falls out; what its release lacks."""
-    said: dict[str, Any] = {"node": heir, "force": is_forced}
+def _not_to(plan: DrainPlan, now: Mapping[str, Any]) -> dict[str, str]:
+    """The argument by which a broker that is so `now` passes over who leaves later; nothing where its release knows
+    none. Whom it was told of before stays, where one of them is not heard of."""
+    if "passed_over" not in now:
+        return {}
+    before = now["passed_over"] if plan.is_partly_heard else ()
+    return {"not_to": ",".join(dict.fromkeys([*plan.passed_over, *before]))}
+
+
+def _why_not_told(session: AdminClient, plan: DrainPlan, now: Mapping[str, Any], *, is_forced: bool) -> str:
+    """What a broker refuses that drains and is told what is new; empty where nothing is, and where its drain is taken
+    back by now, which who follows it says. One that knows force takes it of the heir that it says, linked or not; an
+    earlier release looks for a link to it first."""
+    heir, not_to = now.get("node_id"), _not_to(plan, now)
+    if not_to.get("not_to") == ",".join(now.get("passed_over", ())):
+        not_to = {}
+    if not heir or now.get("state") not in LEAVES or not (is_forced or not_to):
+        return ""
     try:
-        session.call("scale-down", 60.0, **said, **({"not_to": ",".join(later)} if later else {}))
+        session.call("scale-down", 60.0, node=heir, **({"force": True} if is_forced else {}), **not_to)
     except AdminError as error:
-        if not later or error.condition != INVALID:
-            raise
-        session.call("scale-down", 60.0, **said)
-        return [
-            f"{session.node}: its release cannot be told who leaves later: where the node that takes its messages "
-            "falls out, they may go to one of these, and move once more"
-        ]
-    return []
+        if "passed_over" not in now and error.condition in OF_LINKS:
+            return f"{error.what}; an earlier release takes force only where a drain begins: it goes on"
+        return f"{error.what}; it did not take that"
+    return ""
 
 
-def _why_no_force(session: AdminClient, heir: str, error: AdminError) -> str:
-    """What becomes of a drain whose broker has refused force. One that knows force takes it of the heir that it says,
-    linked or not; an earlier release looks for a link to it first."""
-    said = show(session)
-    is_the_same = said.get("state") in LEAVES and said.get("node_id") == heir
-    if error.condition in OF_LINKS and is_the_same:
-        return "an earlier release takes force only where a drain begins: it goes on"
-    return "it goes on without force"
-
-
-def by_force(leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan | None:
-    """Nothing of these goes elsewhere than it does, but from now on what cannot move may stay; None: not by force."""
-    return DrainPlan(list(looks), []) if leaver.is_forced else None
+def as_it_goes(world: World, leaver: Leaver, looks: Sequence[NodeLook]) -> DrainPlan:
+    """Nothing of these goes elsewhere than it does; but who leaves later may be others by now, and by force what cannot
+    move may stay from now on."""
+    plan = DrainPlan(list(looks), [])
+    pass_over_later(world, leaver, plan)
+    for text in plan.warnings:
+        world.note(f"warning: {text}")
+    return plan
 
 
 def _is_asked(plan: DrainPlan, one: NodeLook) -> bool:

@@ -51,6 +51,8 @@ class DrainPlan:
     warnings: list[str] = field(default_factory=list)
     moving: RowsByNode = field(default_factory=dict)  # as brokers said it of what would move, where they were asked
     is_turned: bool = False  # they drain already, and go on to other nodes from now on
+    passed_over: list[str] = field(default_factory=list)  # ids of nodes that leave later
+    is_partly_heard: bool = False  # there are more of these, which do not answer
 
 
 def plan_of(

@@ -24,8 +24,8 @@ from mqctl.scaledown.drain import CORDONED, MOVED, DrainFollower
 from mqctl.scaledown.drain_start import (
     agree_to_turn,
     answering,
+    as_it_goes,
     begin,
-    by_force,
     cordon,
     hindrances,
     pauses_of,
@@ -178,7 +178,7 @@ def _goes_on(
             f"put that right, {_again(options, leaver)} --move --to OTHER, or {leaver.back}",
         )
     world.note(f"{leaver.host.name} drains already")
-    return by_force(leaver, looks)
+    return as_it_goes(world, leaver, looks)
 
 
 def _follow(world: World, options: Options, leaver: Leaver, nodes: Sequence[Node], wanted: str) -> None:

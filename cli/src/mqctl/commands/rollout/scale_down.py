@@ -26,8 +26,8 @@ from mqctl.scaledown.cluster_look import LEAVES, RESTS, NodeLook, look_at
 from mqctl.scaledown.drain import MOVED, DrainFollower, seconds_left
 from mqctl.scaledown.drain_start import (
     agree_to_turn,
+    as_it_goes,
     begin,
-    by_force,
     hindrances,
     pauses_of,
     require_answers,
@@ -368,7 +368,7 @@ def _turned(world: World, options: Options, leaver: Leaver, looks: Sequence[Node
     if options.check:
         return None
     if plan is None:
-        return by_force(leaver, looks)
+        return as_it_goes(world, leaver, looks)
     agree_to_turn(world, leaver, plan, is_sure=options.yes)
     return plan
 
