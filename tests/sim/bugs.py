@@ -9,16 +9,17 @@ from unittest.mock import patch
 
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address.address import UNKNOWN, Address, Origin
+from mqbroker.core.address.address import ANYCAST, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.address.dead_letters import DeadLetters
 from mqbroker.core.address.decisions import Decisions
 from mqbroker.core.address.permissions import BROKER
+from mqbroker.core.address.settings import MoveTarget
 from mqbroker.core.paging import paging
 from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.large import LargeFiles
-from mqbroker.core.queue.moved_message import moved
+from mqbroker.core.queue.moved_message import MessageOrigin, moved
 from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.retroactive import Retroactive
@@ -85,8 +86,11 @@ _PUBLISH = Store.publish_together
 _ROLL_BACK = Transaction.roll_back
 
 
-def _put_back_at_the_end(self: Queue, segment: Segment) -> None:
+def _put_back_at_the_end(self: Queue, segment: Segment, due_ms: int = 0) -> None:
     """What returns goes behind everything newer."""
+    if due_ms:
+        _PUT_BACK(self, segment, due_ms)
+        return
     self.delivering_count -= segment.n
     self.backlog._blocks.append([segment])
     self.backlog.count += segment.n
@@ -117,13 +121,14 @@ def _drop_what_leaves(self: DeadLetters, queue: Queue) -> None:
 
 
 def _settle_and_note(
-    self: DeadLetters, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str
+    self: DeadLetters, queue: Queue, segment: Segment, target: MoveTarget, cause: str, why: str
 ) -> None:
     """Settled now; what is to be stored at the new address is noted for later."""
-    origin = (queue.kind.address, queue.kind.name)
+    kind = queue.kind
+    origin = MessageOrigin(kind.address, kind.queue_meant, ANYCAST if kind.is_shared else MULTICAST)
     due_ns = self._store.at.monotonic_ns + LATER_NS
     for index in range(segment.start, segment.start + segment.n):
-        noted = (due_ns, target[0], moved(segment, index, origin, why), origin[0])
+        noted = (due_ns, target.address, moved(segment, index, origin, cause), origin.address)
         self._store.__dict__.setdefault("noted", []).append(noted)
     self._store.settle(queue, segment)
 
@@ -226,7 +231,7 @@ _JOIN = Store.join
 _STORE = Journal.store
 
 
-def _forget_pages_of_recovery(self: Paging, queue: Queue, piece: PagePiece) -> None:
+def _forget_pages_of_recovery(self: Paging, queue: Queue, piece: PagePiece, due_ms: int = 0) -> None:
     """What recovery left on disk is in no queue."""
 
 

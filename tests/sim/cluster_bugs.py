@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mqbroker.core.address.address import Address, RoutedPart
+from mqbroker.core.address.quotas import NOBODY
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.cluster_bindings import ClusterQueue, ClusterQueueMember
@@ -77,9 +78,9 @@ def _forget_unanswered(self: Store, queue: Queue, segment: Segment, *, was_deliv
         _GIVE_BACK(self, queue, segment, was_delivered=was_delivered)
 
 
-def _in_memory_only(self: Store, kind: QueueKind, conn: int = 0) -> Queue:
+def _in_memory_only(self: Store, kind: QueueKind, maker: tuple[str, int] = NOBODY) -> Queue:
     """A store-and-forward queue that does not outlive its process."""
-    return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind, conn)
+    return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind, maker)
 
 
 def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
@@ -106,10 +107,10 @@ def _not_for_newcomers(self: Redistribution, queue: Queue, *, is_new: bool = Fal
         _LOOK(self, queue)
 
 
-def _wait_for_the_clock(self: Redistribution, queue: Queue, count_max: int) -> int:
+def _wait_for_the_clock(self: Redistribution, queue: Queue) -> int:
     """Messages of which the clock says that they have not come yet hold up the queue."""
     is_early = any(each.run.arrived_ms > self._store.at.wall_ms for each in queue.backlog.from_rank(0))
-    return 0 if is_early else _RUN(self, queue, count_max)
+    return 0 if is_early else _RUN(self, queue)
 
 
 def _one_for_each_node(self: Forwarding, address: Address, bindings: list[RemoteBinding]) -> list[Queue]:
