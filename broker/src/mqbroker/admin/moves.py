@@ -352,11 +352,12 @@ class Retry(Move):
         """
         address, queue, routing = origin
         home = self.store.queues.get(queue)
-        if home is self.queue:
+        is_home = home is not None and _is_of(home.kind, origin)
+        if is_home and home is self.queue:
             return None
         there = self.store.addresses.get(address)
         try:
-            if home is not None and _is_of(home.kind, origin):
+            if is_home:
                 return alone_at(self.store, address, queue, BROKER)
             if there is not None and queue and (elsewhere := alone_elsewhere(there, queue, routing)) is not None:
                 return elsewhere

@@ -13,7 +13,9 @@ from mqbroker.core.address.permissions import BROKER
 from mqbroker.core.cluster import forwarding
 from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, STRICT, bindings_at
 from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.moved_message import MessageOrigin, moved
 from mqbroker.core.store.store import Store
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message
@@ -219,3 +221,27 @@ def test_copies_of_other_nodes_count_as_long_as_their_queues_are_known() -> None
     for left, binding in zip((1, 0), both, strict=True):
         store.remotes.connection("c", ON_DEMAND).remove(binding)
         assert address.copied_elsewhere == left
+
+
+def retry(stage: Stage, queue: str, origin: MessageOrigin) -> dict[str, int]:
+    """What an administrator is told who retries a queue that holds a message which was there."""
+    stage.admin("queue-create", name=queue)
+    letter = moved(Segment(single(build_message(b"m")), 0, 1, 0), 0, origin, "rejected")
+    store = stage.broker.store
+    store.publish(store.target_for(f"{queue}::{queue}", BROKER), letter, Origin(origin.address))
+    stage.run()
+    answer: dict[str, int] = stage.admin("dead-letters-retry", queue=queue)
+    assert sum(each.message_count for each in store.remotes.queues.values()) == answer["retried"]
+    return answer
+
+
+def test_what_was_for_a_queue_elsewhere_goes_there_also_from_a_queue_of_its_name() -> None:
+    stage = Stage()
+    know(stage.broker.store, 2, "DLQ")
+    assert retry(stage, "DLQ", MessageOrigin("orders", "DLQ", "anycast")) == {"retried": 1, "left": 0}
+
+
+def test_what_is_back_where_it_was_is_not_retried() -> None:
+    stage = Stage()
+    know(stage.broker.store, 2, "DLQ", address="DLQ")
+    assert retry(stage, "DLQ", MessageOrigin("DLQ", "DLQ", "anycast")) == {"retried": 0, "left": 1}
