@@ -11,6 +11,7 @@ from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site
 from tests.unit.core.cluster.test_cluster_bindings import know
@@ -252,3 +253,16 @@ def test_who_reads_where_queues_are_for_what_is_moved_gets_copies_of_it(place: s
     assert "dead" not in stage.broker.store.queues
     dead_letter(stage, "orders")
     assert [count for name, count in others(stage).items() if name.startswith("raw.x")] == [1]
+
+
+def test_who_has_a_queue_alone_is_known_without_asking_each() -> None:
+    """Each dead letter asks."""
+    stage = stage_with("nowhere")
+    for number in range(300):
+        stage.broker.store.create_queue(queue_of_origin(MoveTarget("dead", f"q{number}"), f"of-{number}"), BROKER)
+    address, steps = stage.broker.store.addresses["dead"], Bytecodes()
+    assert not steps.of(lambda: address.keeps_apart("nobody"))
+    assert steps.of(lambda: address.keeps_apart("of-299"))
+    assert steps.count < 100
+    stage.admin("queue-delete", name="q299")
+    assert not address.keeps_apart("of-299")

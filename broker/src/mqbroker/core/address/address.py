@@ -44,10 +44,11 @@ class Address:
     """A name that senders use, its bindings to queues, and what is counted there."""
 
     __slots__ = (
-        "_is_choosy", "_is_keyed", "_on_idle", "anycast", "can_page", "cluster_bindings", "copied_count", "cursor",
-        "due_ns", "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused", "is_topic", "is_whole",
-        "made_on", "maker", "meter", "multicast", "name", "pages", "producers_count", "retains_max", "ring", "rings",
-        "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound", "wildcards",
+        "_is_choosy", "_is_keyed", "_on_idle", "_origins", "anycast", "can_page", "cluster_bindings", "copied_count",
+        "cursor", "due_ns", "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused",
+        "is_topic", "is_whole", "made_on", "maker", "meter", "multicast", "name", "pages", "producers_count",
+        "retains_max", "ring", "rings", "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total",
+        "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +82,7 @@ class Address:
         self.cursor = 0
         self._is_choosy = False
         self._is_keyed = False
+        self._origins: frozenset[str] = frozenset()  # addresses for what is moved from which it has a queue alone
         self._on_idle = on_idle  # is told when the address has been idle for a while
         self.was_bound = False  # it had a queue
         self.producers_count = 0  # links on which messages may come
@@ -136,6 +138,7 @@ class Address:
         if self.meter is not None and self.is_whole:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
         self.copied_count = sum(not queue.kind.moved_from for queue in self.multicast)
+        self._origins = frozenset(queue.kind.moved_from for queue in self.queues if queue.kind.moved_from)
         self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
@@ -238,10 +241,8 @@ class Address:
 
     def keeps_apart(self, origin: str) -> bool:
         """Whether there is a queue, here or at another node, that takes only what is moved from this address."""
-        if self.copied_count < len(self.multicast) and any(each.kind.moved_from == origin for each in self.multicast):
-            return True
         elsewhere = self.cluster_bindings
-        return elsewhere is not None and elsewhere.keeps_apart(origin)
+        return origin in self._origins or (elsewhere is not None and elsewhere.keeps_apart(origin))
 
     @property
     def queues(self) -> list[Queue]:
