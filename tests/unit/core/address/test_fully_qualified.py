@@ -255,6 +255,18 @@ def test_who_reads_where_queues_are_for_what_is_moved_gets_copies_of_it(place: s
     assert [count for name, count in others(stage).items() if name.startswith("raw.x")] == [1]
 
 
+@pytest.mark.parametrize("place", PLACES[1:])
+def test_a_sender_to_a_topic_makes_none_where_queues_are_for_what_is_moved(place: str) -> None:
+    """It would stay one as long as these queues, and who sends there next be told that somebody has it."""
+    stage = stage_with(place)
+    conn = stage.accept()
+    assert frames.errors(stage.talk(conn, GO + attach(False, TOPIC, "dead") + frames.transfer(0))) == []
+    stage.drop_bare(conn)
+    assert not stage.broker.store.addresses["dead"].is_topic
+    assert frames.errors(stage.talk(stage.accept(), GO + attach(False, (), "dead"))) == [("Detach", "amqp:not-found")]
+    assert others(stage) == {}
+
+
 def test_who_has_a_queue_alone_is_known_without_asking_each() -> None:
     """Each dead letter asks."""
     stage = stage_with("nowhere")
