@@ -255,6 +255,31 @@ def test_who_reads_where_queues_are_for_what_is_moved_gets_copies_of_it(place: s
     assert [count for name, count in others(stage).items() if name.startswith("raw.x")] == [1]
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_who_names_a_queue_for_what_is_moved_sends_to_it(place: str) -> None:
+    """It is the one queue that he means, whatever it takes of what comes to its address."""
+    stage = stage_with(place, **OWN)
+    conn = stage.accept()
+    assert frames.errors(stage.talk(conn, GO + attach(False, (), "dead::DLQ.orders") + frames.transfer(0))) == []
+    assert stage.admin("send", address="dead::DLQ.orders", messages=[{"body": "x"}]) == {"accepted": 1}
+    queue = stage.broker.store.queues["DLQ.orders"]
+    assert (queue.kind.moved_from, queue.message_count, others(stage)) == ("orders", 2, {})
+    stage.admin("send", address="source", messages=[{"body": "x"}])
+    assert stage.admin("messages-move", queue="source", address="dead::DLQ.orders") == {"moved": 1, "left": 0}
+    dead_letter(stage, "invoices")
+    assert queue.message_count == 3
+
+
+def test_dead_letters_of_dead_letters_are_retried_to_their_queue() -> None:
+    site = Site({"#": OWN, "dead": {"dead_letter_address": "grave"}})
+    site.send("orders", "one")
+    site.kill("orders")
+    site.kill("DLQ.orders")
+    assert site.counts() == {"orders": 0, "DLQ.orders": 0, "DLQ.dead": 1}
+    assert site.do("dead-letters-retry", queue="DLQ.dead") == {"retried": 1, "left": 0}
+    assert site.counts() == {"orders": 0, "DLQ.orders": 1, "DLQ.dead": 0}
+
+
 @pytest.mark.parametrize("place", PLACES[1:])
 def test_a_sender_to_a_topic_makes_none_where_queues_are_for_what_is_moved(place: str) -> None:
     """It would stay one as long as these queues, and who sends there next be told that somebody has it."""

@@ -245,3 +245,9 @@ def test_what_is_back_where_it_was_is_not_retried() -> None:
     stage = Stage()
     know(stage.broker.store, 2, "DLQ", address="DLQ")
     assert retry(stage, "DLQ", MessageOrigin("DLQ", "DLQ", "anycast")) == {"retried": 0, "left": 1}
+
+
+def test_what_was_in_a_queue_elsewhere_for_what_is_moved_goes_back_there() -> None:
+    stage = Stage()
+    know(stage.broker.store, 2, "DLQ.q0", **DEAD, moved_from="q0")
+    assert retry(stage, "DLQ.dead", MessageOrigin("dead", "DLQ.q0", "multicast")) == {"retried": 1, "left": 0}

@@ -45,7 +45,7 @@ class Address:
 
     __slots__ = (
         "_is_choosy", "_is_keyed", "_on_idle", "_origins", "anycast", "can_page", "cluster_bindings", "copied_count",
-        "cursor", "due_ns", "forwarding", "founder", "is_configured", "is_pause_kept", "is_paused",
+        "cursor", "due_ns", "forwarding", "founder", "is_alone", "is_configured", "is_pause_kept", "is_paused",
         "is_topic", "is_whole", "made_on", "maker", "meter", "multicast", "name", "pages", "producers_count",
         "retains_max", "ring", "rings", "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total",
         "was_bound", "wildcards",
@@ -63,6 +63,7 @@ class Address:
         self.pages = pages  # what is too much stays on disk, in queues that allow it
         self.can_page = pages  # and all of them do
         self.target = name  # what leads here again: the name, or `address::queue`
+        self.is_alone = False  # it leads to one queue, whatever that takes of what comes to its address
         self.is_whole = True  # diverts and addresses with wildcards get copies of what is sent here
         self.meter = meter
         self.maker = ""  # the user and the connection that it counts for (quotas.py)
@@ -137,7 +138,7 @@ class Address:
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.is_whole:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
-        self.copied_count = sum(not queue.kind.moved_from for queue in self.multicast)
+        self.copied_count = sum(self.is_alone or not queue.kind.moved_from for queue in self.multicast)
         self._origins = frozenset(queue.kind.moved_from for queue in self.queues if queue.kind.moved_from)
         self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
         self._is_choosy = any(
@@ -149,7 +150,7 @@ class Address:
         alone = Address(self.name, self.meter, pages=self.pages)
         LOOK.has_touched = True
         alone.target = self.name + FULLY_QUALIFIED + queue
-        alone.is_whole = False
+        alone.is_alone, alone.is_whole = True, False
         return alone
 
     def again(self, wildcards: tuple[Address, ...] = (), only: str = "", *, is_whole: bool = False) -> Address:
@@ -276,15 +277,25 @@ class Address:
 
     def open_to(self, origin: Origin, only: str = "") -> list[Queue]:
         """Its queues that may have messages of this origin, whatever these say."""
-        return [queue for queue in self.queues if _may_take(queue, origin, only)]
+        return [queue for queue in self.queues if self._may_take(queue, origin, only)]
 
     def may_get(self, queue: Queue, run: Run, origin: Origin, only: str = "") -> bool:
         """Whether a queue is one of those that may have the first message of a run, by what that says too."""
         return (
             queue in self.queues
-            and _may_take(queue, origin, only)
+            and self._may_take(queue, origin, only)
             and (queue.filter is None or queue.filter.matches(view_at(run, 0, self.name)))
         )
+
+    def _may_take(self, queue: Queue, origin: Origin, only: str) -> bool:
+        """Whether the queue is open to messages of this origin, whatever they say."""
+        kind = queue.kind
+        if only and kind.routing != only:
+            return False
+        if kind.moved_from and kind.moved_from != origin.moved_from and not self.is_alone:
+            return False
+        # What is moved by the broker itself was published before.
+        return not kind.no_local or kind.no_local != origin.publisher or bool(origin.moved_from)
 
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = None
@@ -310,14 +321,3 @@ def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[Route
         else:
             parts.append((index, 1, queues))
     return parts
-
-
-def _may_take(queue: Queue, origin: Origin, only: str) -> bool:
-    """Whether the queue is open to messages of this origin, whatever they say."""
-    kind = queue.kind
-    if only and kind.routing != only:
-        return False
-    if kind.moved_from and kind.moved_from != origin.moved_from:
-        return False
-    # What is moved by the broker itself was published before.
-    return not kind.no_local or kind.no_local != origin.publisher or bool(origin.moved_from)

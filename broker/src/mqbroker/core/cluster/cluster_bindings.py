@@ -145,9 +145,12 @@ class ClusterBindings(BindingsElsewhere):
     for a message that is moved, or is not.
     """
 
-    __slots__ = ("_copied", "_groups", "_is_choosy", "_of_origin", "_plain")
+    __slots__ = ("_copied", "_groups", "_is_alone", "_is_choosy", "_of_origin", "_plain")
 
-    def __init__(self, groups: Iterable[ClusterQueue] = ()) -> None:
+    def __init__(self, groups: Iterable[ClusterQueue] = (), *, is_alone: bool = False) -> None:
+        """`is_alone`: they are of one queue, and what comes is for that, whatever it takes of what comes to its
+        address."""
+        self._is_alone = is_alone
         self._groups: ClusterQueues = {(each.routing, each.name): each for each in groups}
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
         # Not known since bindings have changed: those that are open to what senders send,
@@ -259,6 +262,9 @@ class ClusterBindings(BindingsElsewhere):
             plain: ClusterQueues = {}
             self._of_origin = {}
             for key, group in self._groups.items():
+                if self._is_alone:
+                    plain[key] = group
+                    continue
                 for origin in dict.fromkeys(each.binding.moved_from for each in group.remotes):
                     groups = self._of_origin.setdefault(origin, {}) if origin else plain
                     groups[key] = group.open_to(origin)
@@ -346,7 +352,7 @@ def alone_elsewhere(address: Address, queue: str, routing: str = "") -> Address 
     alone = address.alone(queue)
     LOOK.has_touched = True
     alone.target = address.name  # groups of it are kept together (grouping.py), as of whoever sends there
-    alone.cluster_bindings = ClusterBindings(open_ones[:1])
+    alone.cluster_bindings = ClusterBindings(open_ones[:1], is_alone=True)
     return alone
 
 
