@@ -279,6 +279,31 @@ def test_messages_are_bounded_and_so_are_parts() -> None:
         assert other.held_bytes == 0
 
 
+@pytest.mark.parametrize("posts_max", [coordinator.POSTS_MAX, 1])
+@pytest.mark.parametrize(("name", "refused"), [("plain", 20), ("of a group", 16 + 4)])
+def test_refused_are_as_many_messages_as_are_told_so(
+    name: str, refused: int, posts_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they come: 1, 1, 4, 4 and 16 at once, which are taken apart where each is of a group, or one by one."""
+    monkeypatch.setattr(coordinator, "POSTS_MAX", posts_max)
+    site = Site(limits={"transaction_messages_max": 10 if name == "plain" else 12})
+    site.post(many(10) + many(20, name))
+    assert site.stage.broker.counters.refused == (18 if name != "plain" and posts_max == 1 else refused)
+    assert isinstance(site.end(), Rejected)
+    before = site.stage.broker.counters.refused
+    site.post(many(3))
+    assert site.stage.broker.counters.refused == before, "there is no transaction, and so it is not for want of room"
+
+
+@pytest.mark.parametrize("posts_max", [coordinator.POSTS_MAX, 1])
+def test_a_full_address_refuses_all_that_its_commit_brings(posts_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "POSTS_MAX", posts_max)
+    site = Site(address_settings={"orders": {"address_full_policy": "FAIL", "max_size_messages": 7}})
+    site.post(many(5, target="invoices") + many(20) + many(1, "not durable"))
+    assert isinstance(site.end(), Rejected)
+    assert site.stage.broker.store.meters.refused_total == 21
+
+
 BOUNDS: dict[str, dict[str, Any]] = {
     "drop messages": {"address_full_policy": "DROP", "max_size_messages": 333},
     "drop bytes": {"address_full_policy": "DROP", "max_size_bytes": 9000},

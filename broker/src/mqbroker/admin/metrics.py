@@ -125,7 +125,10 @@ FAMILIES = {
             "mqbroker_messages_duplicate_total", "counter", BROKER,
             "Messages accepted and dropped because their `_AMQ_DUPL_ID` was seen at their address.",
         ),
-        Family("mqbroker_messages_refused_total", "counter", BROKER, "Messages refused because memory was full."),
+        Family(
+            "mqbroker_messages_refused_total", "counter", BROKER,
+            "Messages refused because memory was full, or their transaction had as much as it may have.",
+        ),
         Family(
             "mqbroker_messages_malformed_total", "counter", BROKER,
             "Messages that ended the link of their publisher because they are malformed.",

@@ -229,7 +229,9 @@ class Transaction:
                 kept.append((wanted, rest))
             if meter is not None and rest is not run:
                 if not meter.drops:
-                    raise Refused("amqp:resource-limit-exceeded", meter.refused(1))
+                    posted = self._gathering.posted  # none of which is taken in
+                    count = sum(each.count for place, each in posted if addresses[place].meter is meter)
+                    raise Refused("amqp:resource-limit-exceeded", meter.refused(count))
                 cut.append((meter, run, rest))
         for meter, run, rest in cut:
             meter.refused(run.count - (rest.count if rest is not None else 0))

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming
-from mqbroker.base.look import LOOK
+from mqbroker.node.values.counters import FULL
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
 
-FULL = "amqp:resource-limit-exceeded"
-
 
 def refuse_run(peer: Peer, event: Incoming, why: str, condition: str = FULL) -> None:
     """None of them is taken; the link goes on where its sender can be told."""
-    LOOK.has_touched = True
-    peer.broker.counters.refused += event.run.count
+    peer.broker.counters.count_refused(condition, event.run.count)
     refuse_range(event, 0, why, condition)
     peer.replenish(event.link)
 

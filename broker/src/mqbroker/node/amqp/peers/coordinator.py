@@ -279,6 +279,8 @@ class Transactions:
             if transaction.work.is_open:
                 self._take_in(transaction, link, each)
         failure = transaction.work.failure
+        if failure is not None:
+            self._broker.counters.count_refused(failure.condition, run.count)
         if not is_settled:
             state = transaction.accepted
             if failure is not None:
@@ -311,8 +313,6 @@ class Transactions:
             self._fail(transaction, refused)
 
     def _refuse(self, event: Posted, refused: Refused) -> None:
-        LOOK.has_touched = True
-        self._broker.counters.refused += event.run.count
         if event.is_settled:
             event.link.detach(refused.condition, refused.description)
         else:
@@ -339,7 +339,6 @@ class Transactions:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
         except Refused as refused:
-            self._broker.counters.refused += run.count
             self._fail(transaction, refused)
             return
         transaction.work.post(address, run, routing)
