@@ -295,6 +295,40 @@ def test_a_faulty_import_leaves_nothing(
     assert sorted(file.name for file in data.iterdir()) == ["identity.json", "lock"]
 
 
+@pytest.mark.parametrize("more", [b"", b"\n", b"x" * 5000])
+def test_a_line_that_no_export_writes_is_read_no_further(
+    more: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come from anywhere, without an end."""
+    longest = b'{"type": "journal", "schema": "mqbroker.journal/1", "next_id": 7}'
+    monkeypatch.setattr(command, "LINE_BYTES_MAX", len(longest) + 1)
+    data, source = tmp_path / "d", io.BytesIO(longest + b"\n" + longest + b" " + more)
+    identity.init(data, identity.machine_id())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=source))
+    assert main(["journal", "import", "--data-directory", str(data)]) == exits.FAILED
+    said = capsys.readouterr().err
+    assert ("line 2: is longer than 66 bytes" in said) == bool(more), said
+    assert source.tell() <= 2 * len(longest) + 3
+    assert sorted(file.name for file in data.iterdir()) == ["identity.json", "lock"]
+
+
+def test_what_an_import_would_not_take_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, file = made(tmp_path / "d"), tmp_path / "export.jsonl"
+    words = ["journal", "export", str(file), "--data-directory", str(data)]
+    assert main(words) == exits.DONE
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.unlink()
+    longest = max(map(len, lines))
+    monkeypatch.setattr(command, "LINE_BYTES_MAX", longest - 1)
+    assert main(words) == exits.FAILED
+    assert f"is longer than {longest - 1} bytes, which no import takes" in capsys.readouterr().err
+    assert not file.exists()
+    monkeypatch.setattr(command, "LINE_BYTES_MAX", longest)
+    assert main(words) == exits.DONE
+
+
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = made(tmp_path / "d")
     assert main(["journal", "import", "--data-directory", str(data)]) == exits.FAILED

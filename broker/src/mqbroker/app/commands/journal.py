@@ -37,6 +37,8 @@ from mqbroker.journal.recovered import Recovered
 
 IMPORTING_NAME = "journal.importing"
 IMPORTING_LARGE_NAME = f"{DIRECTORY}.importing"
+# Of a row, which is in memory as a whole on either way. The longest is that of one message that is in no file: as large
+# as this it takes a message of 768 MiB, which options of both sizes of messages, or of transactions, have to allow.
 LINE_BYTES_MAX = 1 << 30
 
 
@@ -206,8 +208,12 @@ def _export(args: argparse.Namespace, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    """One row. It is UTF-8 whatever the locale says: another host reads it."""
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    """One row. It is UTF-8 whatever the locale says: another host reads it. Raises ConfigFault where it could not."""
+    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    if len(line) > LINE_BYTES_MAX:
+        what = f"the row of type {row['type']}" + (f" from message {row['first_id']} on" if "first_id" in row else "")
+        raise ConfigFault(what, f"is longer than {LINE_BYTES_MAX} bytes, which no import takes; have it consumed first")
+    return line
 
 
 @contextmanager
@@ -232,7 +238,7 @@ def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) 
     try:
         made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
         with _lines(args.file) as lines:
-            numbered = enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX), b""), 1)
+            numbered = enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX + 1), b""), 1)
             rows = (_row(number, line) for number, line in numbered)
             importer = written(made, rows, FiledBodies(large))
         for file in place.glob(f"*{UNNAMED_SUFFIX}"):
@@ -257,6 +263,8 @@ def _clear(*places: Path) -> None:
 
 
 def _row(number: int, line: bytes) -> Any:
+    if len(line) > LINE_BYTES_MAX:
+        raise ConfigFault(f"line {number}", f"is longer than {LINE_BYTES_MAX} bytes, so it is none of an export")
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
