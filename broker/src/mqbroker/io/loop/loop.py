@@ -100,6 +100,7 @@ class NodeLoop:
         self._own_thread = threading.get_ident()
         self.steps_total = 0
         self.steps_ns_total = 0  # in the core and in carrying out what it decided
+        self.last_step_ns = 0
         self.received_bytes_total = 0
         self.sent_bytes_total = 0
         self.ended: asyncio.Future[int] = loop.create_future()
@@ -227,7 +228,8 @@ class NodeLoop:
             self.bug(error)
             return None
         self.steps_total += 1
-        self.steps_ns_total += _monotonic_ns() - at.monotonic_ns
+        self.last_step_ns = _monotonic_ns() - at.monotonic_ns
+        self.steps_ns_total += self.last_step_ns
         return None if self._is_ended else (batch, at.monotonic_ns)
 
     def _watch_disk(self, inputs: list[Input], pending_bytes: int) -> None:

@@ -199,6 +199,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._connections)
 
+    @property
+    def last_step_ns(self) -> int:
+        """How long the core's last step took, with what it decided."""
+        return self._node.last_step_ns
+
     def accepted(self, origin: ListenerOrigin, on_lost: Callable[[], None]) -> TcpConnection:
         """A connection with the next id. It is in the table from now on, and announced when its transport stands."""
         conn = self._next_id

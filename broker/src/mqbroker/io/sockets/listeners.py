@@ -23,9 +23,9 @@ from mqbroker.io.sockets.tls import context_of, endings_of, files_of
 from mqbroker.io.sockets.tls_transport import TlsTransport
 
 AT_ONCE_MAX = 16
-BURST_GAP_S = 0.002  # the loop's clock has steps of a millisecond
-# Accepting is the lesser part of what a newcomer costs a turn, and messages of others wait for all of it.
-ACCEPTING_S_MAX = 0.0001
+# Of the time of the last step. What newcomers cost the rest of a turn, to be adopted, read and closed, is some three
+# times as much.
+ACCEPTING_SHARE = 0.25
 STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -80,8 +80,7 @@ class Acceptor:
         self._connections = connections
         self._log = log
         self._open = 0
-        self._at_once = 1
-        self._accepted_s = -BURST_GAP_S
+        self._has_just_accepted = False
         self._is_full = False
         self._is_starved = False
         self._retry: asyncio.TimerHandle | None = None
@@ -130,14 +129,15 @@ class Acceptor:
             handshake.abort()
 
     def _accept(self) -> None:
-        """One where they come singly: each keeps messages waiting, and to hear that nobody else waits costs as much as
-        to accept one. Twice as many in each turn while they keep coming, since a turn costs something as well, and no
-        more than a turn has time for.
+        """In every other turn, since a newcomer is accepted in one and adopted and read in the next, and messages of
+        others wait for all that is in theirs. One, and more only where steps are long: beside others the core makes
+        little of newcomers in a step, and where nobody waits it makes as much as it can, so that a crowd gets in soon.
         """
-        now_s, until_s = self._loop.time(), time.monotonic() + ACCEPTING_S_MAX
-        self._at_once = min(2 * self._at_once, AT_ONCE_MAX) if now_s - self._accepted_s < BURST_GAP_S else 1
-        self._accepted_s = now_s
-        for _ in range(self._at_once):
+        if self._has_just_accepted:
+            self._has_just_accepted = False
+            return
+        until_ns = time.monotonic_ns() + self._connections.last_step_ns * ACCEPTING_SHARE
+        for _ in range(AT_ONCE_MAX):
             try:
                 sock, address = self._socket.accept()
             except OSError as fault:
@@ -145,15 +145,15 @@ class Acceptor:
                     self._back_off(fault)
                     return
                 if fault.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
-                    self._at_once = 1
                     return
                 # accept(2): errors that were already pending on the new socket come out here and concern only that one.
                 continue
+            self._has_just_accepted = True
             if self._is_starved:
                 self._is_starved = False
                 self._log.info("accept-resumed", listener=self.name)
             self._admit(sock, address)
-            if time.monotonic() > until_s:
+            if time.monotonic_ns() > until_ns:
                 return
 
     def _back_off(self, fault: OSError) -> None:

@@ -45,7 +45,7 @@ RECENT_NS: Final = 20 * NS_PER_MS  # so long after somebody waited, the next one
 CALM_NS: Final = 100 * NS_PER_MS
 # Of so many that are about to open one is taken in a step: clients that all come back at once have to get in soon.
 CROWD: Final = 2
-CROWD_BESIDE_OTHERS: Final = 2  # at most, where somebody waits
+CROWD_BESIDE_OTHERS: Final = 1  # where somebody waits
 UNREAD_BYTES_MAX: Final = 128 << 10  # of one connection; then its socket is not read until half of it is taken in
 # What may be made for a peer whose transport is full, as answers to what it sends, before no more of that is taken in.
 UNHEARD_BYTES_MAX: Final = 1 << 20
