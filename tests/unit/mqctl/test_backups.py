@@ -95,28 +95,32 @@ def test_one_that_says_why_it_failed_is_known() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_everywhere", [False, True])
+@pytest.mark.parametrize(
+    ("lacking", "silent"), [(["mq3"], []), (["mq1", "mq3"], []), (["mq1", "mq3"], ["mq2"]), ([], ["mq2"])]
+)
 def test_what_was_pruned_is_told_beside_what_was_refused(
-    monkeypatch: pytest.MonkeyPatch, world: World, *, is_everywhere: bool
+    monkeypatch: pytest.MonkeyPatch, world: World, lacking: list[str], silent: list[str]
 ) -> None:
-    """The exit code is that of a refusal, of some hosts or of all."""
-    lacking = ("mq1", "mq3") if is_everywhere else ("mq3",)
+    """The exit code is that of a refusal, of some hosts or of all; of who is silent nobody knows."""
 
     def at(world: World, node: Node, words: list[str]) -> BackupStream:
+        if node.host in silent:
+            raise CommandError(f"{node.host}: no route to host")
         bad = [f"/srv/{node.host}: is gone"] if node.host in lacking else []
         document = json.dumps({"schema": 1, "pruned": [f"{node.host}-1"], "freed_bytes": 4096, "bad": bad})
         return half(f"import sys; print({document!r}, flush=True); sys.exit({'mqbroker: is gone' if bad else 0!r})")
 
     monkeypatch.setattr(backups, "at", at)
-    nodes = [Node(name, "default", socket="/run/mq/admin") for name in ("mq1", "mq3")]
+    nodes = [Node(name, "default", socket="/run/mq/admin") for name in ("mq1", *silent, "mq3")]
     monkeypatch.setattr(backups, "nodes_meant", lambda world, options: nodes)
     options = backup_prune.Options(folder="kept", keep=1, on_hosts=True, json=True)
-    if is_everywhere:
+    if len(lacking) == len(nodes):
         with pytest.raises(CommandError, match="mq1: /srv/mq1: is gone; mq3: /srv/mq3: is gone"):
             backup_prune.run(world, options)
     else:
         assert backup_prune.run(world, options) is Exit.DEGRADED
         assert isinstance(world.err.file, io.StringIO)
-        assert "mqctl: mq3: /srv/mq3: is gone" in world.err.file.getvalue()
+        for said in (*(f"{name}: /srv/{name}: is gone" for name in lacking), *(f"{name}: no route" for name in silent)):
+            assert f"mqctl: {said}" in world.err.file.getvalue()
     assert isinstance(world.out, io.StringIO)
     assert [row["pruned"] for row in json.loads(world.out.getvalue())["rows"]] == [["mq1-1"], ["mq3-1"]]

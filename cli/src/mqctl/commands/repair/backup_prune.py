@@ -28,13 +28,13 @@ def run(world: World, options: Options) -> int:
     """Delete all backups of each node but the newest. No backup needs another one, so those that stay are whole.
 
     Of a node whose newest backup lacks a file nothing is deleted, and the others are pruned; what was deleted is told
-    then, too. Exit code 1 if that is so in all folders, 3 if in some.
+    then, too. Exit code 1 if that is so in all folders that were asked for, 3 if in some, or if a host did not answer.
     """
     rows = Rows("mqctl.backup-prune/1", COLUMNS)
     words = ["prune", options.folder, "--keep", str(options.keep)]
     told = backups.show(world, options, words, rows, lambda pruned: [pruned])
     bad = [f"{row['host'] or backups.HERE}: {why}" for row in told for why in row.get("bad", ())]
-    if bad and all(row.get("bad") for row in told):
+    if bad and rows.extra["is_whole"] and all(row.get("bad") for row in told):
         raise CommandError("; ".join(bad), "mqctl backup list")
     for why in bad:
         world.note(f"mqctl: {why}")
