@@ -156,6 +156,14 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         "mq1, mq2: not reached, so nobody could ask whether they wait for an answer of mq3; it is not asked to drain",
     ),
     "It leaves others behind": ({}, "and mq_scale_down_to the node that takes its messages"),
+    "Who leaves later are other hosts of its cluster": (
+        {"__mq_no_leavers": ["mq8", "mq9"], "mq_scale_down": "mq3"},
+        "mq_scale_down_later has mq8, mq9: it names hosts of the cluster that leave after mq3, and none of them has",
+    ),
+    "All that leave later are known by their ids": (
+        {"__mq_strangers": ["mq2", "mq4"]},
+        "mq2, mq4: the broker knows none of their nodes, so what it has might go there; it is not asked to drain:",
+    ),
     "All that stay can be asked": (
         {"__mq_unasked": ["mq1", "mq2"], "mq_scale_down": "mq3"},
         "mq1, mq2: not reached, so nobody knows whether they wait for an answer of mq3; it drains on and is not",
@@ -415,6 +423,52 @@ def test_a_playbook_takes_the_batches_that_mqctl_takes(size: object) -> None:
     except UsageError:
         is_right = False
     assert templar.evaluate_conditional(task["ansible.builtin.assert"]["that"]) is is_right
+
+
+LATER = "mq2, mq4"
+
+
+@pytest.mark.parametrize(
+    ("later", "shown", "not_to"),
+    [
+        (LATER, {"state": "none", "passed_over": []}, ["not_to=id-2,id-4"]),
+        (None, {"state": "none", "passed_over": ["id-2"]}, ["not_to="]),
+        (LATER, {"state": "none"}, []),  # an earlier release does not know it
+    ],
+)
+def test_a_playbook_has_those_passed_over_that_leave_later(
+    later: str | None, shown: dict[str, Any], not_to: list[str]
+) -> None:
+    tasks = {one.get("name"): one for one in tasks_of(load(ROOT / "playbooks/scale_down.yml"))}
+    begins = tasks["Begin to drain, or turn what does not go on"]
+    members = [{"node": f"mq{number}", "node_id": f"id-{number}"} for number in (1, 2, 3)]
+    known = {
+        **begins["vars"], "__mq_program": "mqbroker", "mq_scale_down_to": "mq1", "item": [{"name": "default"}, shown],
+        "__mq_node_hosts": {"mq1": "mq1", "mq2": "mq2", "mq3": "mq3", "second": "mq4"},
+        "__mq_known": {"stdout": json.dumps({"members": [*members, {"node": "second", "node_id": "id-4"}]})},
+        **({"mq_scale_down_later": later} if later else {"__mq_known": {"skipped": True}}),
+    }  # fmt: skip
+    if later:
+        strangers = tasks["All that leave later are known by their ids"]["vars"]
+        assert Templar(LOADER, known | strangers).template(strangers["__mq_strangers"]) == []
+        less = {"__mq_known": {"stdout": json.dumps({"members": members[:1]})}}
+        assert Templar(LOADER, known | strangers | less).template(strangers["__mq_strangers"]) == ["mq2", "second"]
+    argv = Templar(LOADER, known).template(begins["ansible.builtin.command"]["argv"])
+    assert argv == ["mqbroker", "admin", "--instance", "default", "scale-down", "node=mq1", *not_to]
+
+
+@pytest.mark.parametrize(
+    ("later", "strange"), [("mq2,mq4", []), ("mq1", ["mq1"]), ("mq3, mq9,", ["mq3", "mq9"]), ("", [])]
+)
+def test_who_leaves_later_is_another_host_that_takes_nothing(later: str, strange: list[str]) -> None:
+    """Neither the one that leaves now, nor that of the node which takes its messages."""
+    tasks = {one.get("name"): one for one in tasks_of(load(ROOT / "playbooks/scale_down.yml"))}
+    known = {
+        "mq_scale_down": "mq3", "mq_scale_down_to": "first", "mq_scale_down_later": later,
+        "__mq_members": ["mq1", "mq2", "mq3", "mq4"], "__mq_node_hosts": {"first": "mq1", "mq2": "mq2"},
+    }  # fmt: skip
+    text = tasks["Who leaves later are other hosts of its cluster"]["vars"]["__mq_no_leavers"]
+    assert Templar(LOADER, known).template(text) == strange
 
 
 def test_an_upgrade_without_mqctl_is_a_rollout_with_one_host_first() -> None:
