@@ -182,6 +182,37 @@ def test_targets_on_one_disk_need_their_room_together() -> None:
     assert _room(replace(plan, targets={"mq3/a": taking[0], "mq3/b": elsewhere})) == []
 
 
+def test_hosts_that_leave_one_after_the_other_need_their_room_together() -> None:
+    there = [look("mq1", free_disk_bytes=500)]
+    first = plan_of([look("mq3", status={"held_bytes": 300})], there)
+    assert first.overruled == []
+    assert plan_of([look("mq2", status={"held_bytes": 200})], there, before=first).overruled == []
+    second = plan_of([look("mq2", status={"held_bytes": 201})], there, before=first)
+    assert second.overruled == [
+        "mq1 has 500 bytes free on its disk, and mq3, mq2 store together up to 501 (mq3 300, mq2 201): make room "
+        "there, or have each leave by a command of its own, with --to"
+    ]
+
+
+def test_a_later_one_goes_where_there_is_most_room_once_the_one_before_has_left() -> None:
+    links = {"links": [link("mq1"), link("mq4")]}
+    first, second = (look(name, topology=links, status={"held_bytes": 300}) for name in ("mq3", "mq2"))
+    stay = [look("mq1", topology=links, free_disk_bytes=550), look("mq4", topology=links, free_disk_bytes=500)]
+    before = plan_of([first], stay)
+    assert [one.name for one in before.targets.values()] == ["mq1"]
+    after = plan_of([second], stay, before=before)
+    assert ([one.name for one in after.targets.values()], after.overruled) == (["mq4"], [])
+    lacks = plan_of([replace(first, status={"held_bytes": 600})], stay)
+    assert (len(lacks.overruled), plan_of([second], stay, before=lacks).overruled) == (1, [])
+
+
+def test_memory_of_hosts_that_leave_one_after_the_other_is_told_together() -> None:
+    there = [look("mq1", status={"global_max_size_bytes": 599})]
+    first, second = (look(name, status={"held_bytes": 300}) for name in ("mq3", "mq2"))
+    (warning,) = plan_of([second], there, before=plan_of([first], there)).warnings
+    assert warning.startswith("mq1 has 599 bytes of memory left for messages, and 600 come from mq3 and mq2: addresses")
+
+
 def test_memory_that_is_too_little_is_told_and_hinders_nobody() -> None:
     leaving = [of("mq3", name, status={"held_bytes": 300}) for name in ("a", "b")]
     small = {"held_bytes": 401, "global_max_size_bytes": 1000}

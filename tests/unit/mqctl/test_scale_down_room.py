@@ -184,6 +184,36 @@ def test_a_namesake_that_has_gone_since_it_was_seen_has_no_terms() -> None:
         refused(cast(AdminClient, session), target, [MOVES], {})
 
 
+def test_a_namesake_that_has_gone_is_made_anew_as_any_other() -> None:
+    """So its address has to be for such queues, and it is one more."""
+    target = replace(OTHERS[0], queues=[{"name": name, **TERMS} for name in ("orders", "bills")])
+    address = {"routing_types": ["multicast"], "auto_created": False, "configured": False}
+    moving = [MOVES, {**MOVES, "queue": "empty", "left": 0}]
+    kind, many = refused(cast(AdminClient, Asked({}, 2)), target, moving, {"orders": address})
+    assert kind.startswith("address orders of mq1: it was made for multicast queues, and orders is anycast")
+    assert many.startswith("mq1 has 1 queue, 2 more come, and it takes 2 (queues-max)")
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(3, True), (4, False)])
+def test_queues_of_hosts_that_leave_before_are_there_by_then(most: int, *, is_refused: bool) -> None:
+    before = {"mq3": [MOVES, {**MOVES, "queue": "a"}, {**MOVES, "queue": "b", "left": 0}]}
+    target, session = replace(OTHERS[0], queues=[{"name": "orders", **TERMS}]), Asked({"orders": TERMS}, most)
+    moving = [MOVES, {**MOVES, "queue": "b"}, {**MOVES, "queue": "c"}]
+    found = refused(cast(AdminClient, session), target, moving, {}, before)
+    said = "mq1 has 1 queue, 1 more come beside 2 of the hosts before, and it takes 3 (queues-max): raise that there"
+    assert found == ([f"{said}, or --to another"] if is_refused else [])
+
+
+def test_a_queue_that_two_hosts_have_on_other_terms_is_named() -> None:
+    other = {**MOVES, "terms": {**TERMS, "selector": "x"}}
+    session = cast(AdminClient, Asked({}))
+    assert refused(session, OTHERS[0], [MOVES], {}, {"mq3": [MOVES]}) == []
+    (why,) = refused(session, OTHERS[0], [MOVES], {}, {"mq3": [other]})
+    assert why.startswith("queue orders of mq1: one of the hosts before has it on other terms")
+    assert "what this one does: selector is 'x' there; make both alike" in why
+    assert refused(session, OTHERS[0], [{**MOVES, "left": 0}], {}, {"mq3": [other]}) == [], "nothing waits for it"
+
+
 @pytest.mark.parametrize(
     ("changes", "is_refused"),
     [

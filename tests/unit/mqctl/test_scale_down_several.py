@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mqctl.commands.rollout import scale_down
@@ -15,7 +16,7 @@ from mqctl.scaledown import drain_start
 from mqctl.scaledown.leaving_host import Leaver, leavers_of, whole
 from mqctl.world import World
 
-from tests.unit.mqctl.test_scale_down_on_hosts import VARIABLES, done, drain, made_hosts, said, says, world
+from tests.unit.mqctl.test_scale_down_on_hosts import UNBOUNDED, VARIABLES, done, drain, made_hosts, said, says, world
 
 __all__ = ["world"]
 CLUSTER = InventoryCluster("main", tuple(Host(f"mq{number}", "main", {}, {}) for number in (1, 2, 3, 4)))
@@ -56,23 +57,78 @@ def party(world: World, tmp_path: Path) -> list[Leaver]:
 
 
 @pytest.mark.slow
-def test_what_keeps_a_later_one_is_told_before_the_first_moves_and_only_the_first_is_asked_for(
-    world: World, party: list[Leaver]
-) -> None:
+def test_what_keeps_a_later_one_is_told_before_the_first_moves(world: World, party: list[Leaver]) -> None:
     first, second = party
     options = scale_down.Options(hosts=["mq3", "mq2"])
     says("mq2", **{"scale-down": drain(hindrances=[{"kind": "queue", "name": "latest", "why": "stays"}])})
     why = "mq2: 1 thing would not move or not safely: mq2: queue latest: stays; nothing was changed"
     with pytest.raises(CommandError, match=why):
-        scale_down._planned(world, options, first, [second])
+        scale_down._planned(world, options, [first, second], {})
     says("mq2", **{"scale-down-show": drain(state="moving")})
     with pytest.raises(CommandError, match="mq2 drains already"):
-        scale_down._planned(world, options, first, [second])
+        scale_down._planned(world, options, [first, second], {})
     says("mq2", **{"scale-down": drain(), "scale-down-show": drain()})
     with pytest.raises(CommandError, match="there is no terminal to ask on"):
-        scale_down._planned(world, options, first, [second])
+        scale_down._planned(world, options, [first, second], {})
     assert "mq2: 0 messages in 0 queues move to" in said(world)
-    assert scale_down._planned(world, replace(options, yes=True), first, [second])[1] is not None
+    assert scale_down._planned(world, replace(options, yes=True), [first, second], {})[1] is not None
+
+
+@pytest.mark.slow
+def test_one_question_is_for_all_and_comes_again_only_where_that_is_not_what_was_agreed_to(
+    world: World, party: list[Leaver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = party
+    asked, agreed = replace(world, is_interactive=True), {}
+    questions: list[str] = []
+
+    def answer(question: str, **_: Any) -> str:
+        questions.append(question)
+        return "y"
+
+    monkeypatch.setattr(asked.err, "input", answer)
+    options = scale_down.Options(hosts=["mq3", "mq2"], to="mq1")
+    scale_down._planned(asked, options, [first, second], agreed)
+    scale_down._planned(asked, options, [second], agreed)
+    says("mq2", **{"scale-down": drain(hindrances=[{"kind": "queue", "name": "latest", "why": "stays"}])})
+    scale_down._planned(asked, replace(options, force=True), [second], agreed)
+    says("mq2", **{"scale-down": drain()})
+    scale_down._planned(asked, replace(options, to="mq4"), [second], agreed)
+    assert questions == [
+        "Move everything of mq3 to mq1, then everything of mq2 to mq1, and take mq3 and mq2 out of main? [y/N] ",
+        "Move everything of mq2 to mq1, and take mq2 out of main? [y/N] ",
+        "Move everything of mq2 to mq4, and take mq2 out of main? [y/N] ",
+    ]
+
+
+TOGETHER = "messages come from mq3 and mq2"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [120, 100, 50])
+def test_what_they_have_no_room_for_together_is_told_before_the_first_moves(
+    world: World, party: list[Leaver], most: int
+) -> None:
+    """And by `--check` as well; what one of them alone has no room for is told of it."""
+    row = {"queue": "orders", "address": "orders", "left": 60, "bytes": 6_000}
+    bounds = {**UNBOUNDED, "max-size-messages": most}
+    for name in ("mq2", "mq3"):
+        says(name, **{"scale-down": drain(queues=[row])})
+    for name in ("mq1", "mq4"):
+        rows = [{"setting": setting, "value": value} for setting, value in bounds.items()]
+        says(name, **{"address-settings-show": {"settings": rows}})
+    options = scale_down.Options(hosts=["mq3", "mq2"], to="mq1", check=True)
+    assert scale_down._planned(world, options, party, {}) == (None, None)
+    alone, together = (f"address orders of mq1: {what}" for what in ("60 messages come", f"120 {TOGETHER}"))
+    assert (f"hinders: {alone}, " in said(world), f"hinders: {together}, " in said(world)) == (most < 60, most < 120)
+    options = replace(options, check=False, yes=True)
+    if most < 120:
+        whose, what = ("mq3", alone) if most < 60 else ("mq2", together)
+        why = f"{whose}: 1 thing would not move or not safely: {what}, and it has room for {most} .*; nothing was chan"
+        with pytest.raises(CommandError, match=why):
+            scale_down._planned(world, options, party, {})
+    else:
+        assert scale_down._planned(world, options, party, {})[1] is not None
 
 
 @pytest.mark.slow
@@ -81,12 +137,12 @@ def test_a_broker_is_told_who_leaves_later_where_its_release_knows_that(world: W
     first, second = party
     options = scale_down.Options(hosts=["mq3", "mq2"], yes=True)
     for leaver, later in ((first, "id-mq2"), (second, "")):
-        drain_start.begin(world, leaver, scale_down._planned(world, options, leaver)[1], HeldCluster({}, []))
+        drain_start.begin(world, leaver, scale_down._planned(world, options, [leaver], {})[1], HeldCluster({}, []))
         (arguments,) = map(json.loads, done("arguments", leaver.host.name))
         assert (arguments["node"] in ("id-mq1", "id-mq4"), arguments["not_to"]) == (True, later)
     assert "cannot be told" not in said(world)
     says("mq3", **{"scale-down-show": {name: value for name, value in drain().items() if name != "passed_over"}})
-    drain_start.begin(world, first, scale_down._planned(world, options, first)[1], HeldCluster({}, []))
+    drain_start.begin(world, first, scale_down._planned(world, options, [first], {})[1], HeldCluster({}, []))
     (arguments,) = map(json.loads, done("arguments"))
     assert "not_to" not in arguments
     assert "mq3: its release cannot be told who leaves later" in said(world)

@@ -328,10 +328,17 @@ def test_ctrl_c_says_what_follows_it(world: World, monkeypatch: pytest.MonkeyPat
 def test_who_does_not_agree_to_the_second_hears_what_has_left_and_what_is_held(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_interrupted: bool
 ) -> None:
+    """It is asked for once more where something hinders by then, and is forced."""
     for name in ("mq2", "mq3"):
         says(name, then=drain(state="moved", node="mq1", node_id="id-mq1"))
+
+    def left(*_: Any) -> tuple[Exit, dict[str, Any]]:
+        hindrance = {"kind": "queue", "name": "latest", "why": "stays"}
+        says("mq3", **{"scale-down": drain(hindrances=[hindrance])})
+        return Exit.DONE, document()
+
     monkeypatch.setattr(scale_down, "_stopped", lambda *_: document())
-    monkeypatch.setattr(scale_down, "_left", lambda *_: (Exit.DONE, document()))
+    monkeypatch.setattr(scale_down, "_left", left)
     answers = iter("yn")
 
     def answer(*_: Any, **__: Any) -> str:
@@ -343,9 +350,9 @@ def test_who_does_not_agree_to_the_second_hears_what_has_left_and_what_is_held(
     asked = replace(world, is_interactive=True)
     monkeypatch.setattr(asked.err, "input", answer)
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    how = scale_down.Options(hosts=["mq2", "mq3"])
+    how = scale_down.Options(hosts=["mq2", "mq3"], force=True)
     stays = f"mq2 left before, so the cluster stays held by {PARTY}"
-    ways = f"{PARTY} --resume goes on, {PARTY} --cancel has mq3 stay, mqctl operation release gives it up"
+    ways = f"{PARTY} --resume --force goes on, {PARTY} --cancel has mq3 stay, mqctl operation release gives it up"
     if is_interrupted:
         with pytest.raises(KeyboardInterrupt):
             scale_down.run(asked, how)

@@ -65,7 +65,7 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
     plan.moving = rows
     plan.warnings += _pauses(plan, rows)
     pass_over_later(world, leaver, plan)
-    return sorted(said) + lacking(world, plan, rows) + gate.lost(world, leaver.cluster, [away], targets)
+    return sorted(said) + lacking(world, plan) + gate.lost(world, leaver.cluster, [away], targets)
 
 
 def _pauses(plan: DrainPlan, rows: RowsByNode) -> list[str]:
@@ -133,7 +133,7 @@ def turned(world: World, leaver: Leaver, looks: Sequence[NodeLook], to: str) -> 
 
     each(world, [one.node for one in plan.leaving], ask)
     plan.moving = rows
-    plan.overruled += lacking(world, plan, rows)
+    plan.overruled += lacking(world, plan)
     plan.warnings += _pauses(plan, rows)
     pass_over_later(world, leaver, plan)
     show_plan(world, plan, ())

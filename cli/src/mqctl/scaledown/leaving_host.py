@@ -5,8 +5,9 @@ Each step can be done again. Where a run ends in the middle, the next one finds 
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -241,6 +242,25 @@ def have_forgotten(world: World, leaver: Leaver, others: Sequence[Node], ids: Se
         world.note(f"{counted(count, 'message')} that waited for {leaver.host.name} elsewhere were routed anew")
     forgetting.require_forgotten(world, others, ids)
     world.note(f"nothing of {leaver.host.name} is left at {counted(len(others), 'other node')}")
+
+
+@contextlib.contextmanager
+def telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> Iterator[None]:
+    """What ends a run of which hosts have left says that too, and that the cluster stays held: what it says of itself,
+    as that nothing was changed, is of the host whose turn it is."""
+    if not left:
+        yield
+        return
+    stays = f"{' and '.join(left)} left before, so the cluster stays held by {leaver.command}"
+    ways = f"{leaver.again} goes on, {leaver.back} has {leaver.host.name} stay, mqctl operation release gives it up"
+    try:
+        yield
+    except CommandError as error:
+        attempt = f"{error.attempt}; " if error.attempt and error.attempt != leaver.again else ""
+        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", error.code) from None
+    except KeyboardInterrupt:
+        world.note(f"{stays}; {ways}")
+        raise
 
 
 def look_at_rest(world: World, leaver: Leaver) -> Exit:

@@ -36,6 +36,7 @@ KINDS: Final = {"unanswered": "delivering", "scheduled": "scheduled", "paged": "
 # (docs/PERFORMANCE.md, `scale-down`); what is paged is faster there, and a network or a disk of others slower.
 MESSAGES_PER_S: Final = 40_000
 BYTES_PER_S: Final = 40_000_000
+NOTHING: Final[Mapping[str, int]] = {}
 RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
 
 
@@ -53,18 +54,33 @@ class DrainPlan:
     is_turned: bool = False  # they drain already, and go on to other nodes from now on
     passed_over: list[str] = field(default_factory=list)  # ids of nodes that leave later
     is_partly_heard: bool = False  # there are more of these, which do not answer
+    before: DrainPlan | None = None  # of the host that leaves before it by the same command, where it has not begun
+
+    @property
+    def together(self) -> DrainPlan:
+        """What moves by this one and those before it."""
+        if self.before is None:
+            return self
+        more = self.before.together
+        targets, moving = {**more.targets, **self.targets}, {**more.moving, **self.moving}
+        return DrainPlan([*more.leaving, *self.leaving], self.survivors, targets, moving=moving)
 
 
 def plan_of(
-    leaving: Sequence[NodeLook], survivors: Sequence[NodeLook], to: str = "", turns_from: Collection[str] = ()
+    leaving: Sequence[NodeLook],
+    survivors: Sequence[NodeLook],
+    to: str = "",
+    turns_from: Collection[str] = (),
+    before: DrainPlan | None = None,
 ) -> DrainPlan:
     """The plan for nodes that leave together. `to`: the node that is to take the messages; empty: the best one.
     `turns_from`: ids and names of nodes that are to take them no more: whether these answer and are linked hinders
-    nothing.
+    nothing. `before`: what is to have moved by then, which needs its room as well.
 
     Raises CommandError where nobody can take them.
     """
-    plan = DrainPlan(list(leaving), list(survivors))
+    plan = DrainPlan(list(leaving), list(survivors), before=before)
+    promised = {} if before is None else _promised(before.together)
     for one in leaving:
         if one.fault:
             raise CommandError(f"{one.fault}; nothing was changed", "mqctl status")
@@ -78,7 +94,7 @@ def plan_of(
                 f"{', '.join(sources)} leaves, and its messages go to {one.name}; nothing was changed",
                 f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
             )
-        plan.targets[one.name] = target_of(one, survivors, to)
+        plan.targets[one.name] = target_of(one, survivors, to, promised)
     linked = [one for one in survivors if not {one.node_id, one.name} & {*turns_from}]
     plan.overruled += [*_links(leaving, linked), *_room(plan), *_formats(plan)]
     plan.warnings += [*_memory(plan), *_releases(plan)]
@@ -86,9 +102,17 @@ def plan_of(
     return plan
 
 
-def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") -> NodeLook:
+def _promised(plan: DrainPlan) -> dict[str, int]:
+    """Node that takes messages -> how many bytes come there at most."""
+    taken = [each for on_host in _by_host(plan).values() for each in on_host]
+    return {target.name: sum(one.stored_bytes for one in sources) for target, sources in taken}
+
+
+def target_of(
+    leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "", promised: Mapping[str, int] = NOTHING
+) -> NodeLook:
     """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand,
-    and then the most room. Raises CommandError."""
+    and then the most room, without what was `promised` to others there. Raises CommandError."""
     if not survivors:
         raise CommandError(
             f"{leaving.name} is the last node of the cluster: nobody could take its messages; nothing was changed",
@@ -105,7 +129,8 @@ def target_of(leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "") ->
 
     def worth(one: NodeLook) -> tuple[int, ...]:
         reads_it, is_as_late = one.journal_format >= leaving.journal_format, one.release >= leaving.release
-        return _is_of_its_group(leaving, one), reads_it, is_as_late, _links_up(one), _free_bytes(one)
+        room = _free_bytes(one) - promised.get(one.name, 0)
+        return _is_of_its_group(leaving, one), reads_it, is_as_late, _links_up(one), room
 
     return max(able, key=worth)
 
@@ -156,17 +181,27 @@ def _links(leaving: Sequence[NodeLook], survivors: Sequence[NodeLook]) -> list[s
 
 def _room(plan: DrainPlan) -> list[str]:
     """Whether all that is stored fits on the disks of the targets, which page what is too much for their memory. Nodes
-    of one host that drain to the same target need their room there together, and so do targets that share a host."""
+    of one host that drain to the same target need their room there together, and so do targets that share a host, and
+    hosts that leave one after the other."""
     said = []
-    for host, taken in _by_host(plan).items():
+    for host, taken in _by_host(plan.together).items():
         room = [target.free_disk_bytes for target, _ in taken if target.free_disk_bytes is not None]
-        needed = sum(one.stored_bytes for _, sources in taken for one in sources)
-        if room and needed > min(room):
-            names = ", ".join(one.name for _, sources in taken for one in sources)
-            verb = "stores" if "," not in names else "store together"
+        coming = [one for _, sources in taken for one in sources]
+        needed = sum(one.stored_bytes for one in coming)
+        if room and needed > min(room) and _has_any(plan, coming):
+            names = ", ".join(one.name for one in coming)
+            verb = "stores" if len(coming) == 1 else "store together"
             where = taken[0][0].name if len(taken) == 1 else host
-            said.append(f"{where} has {min(room)} bytes free on its disk, and {names} {verb} up to {needed}")
+            shares = ", ".join(f"{one.name} {one.stored_bytes}" for one in coming)
+            way = f" ({shares}): make room there, or have each leave by a command of its own, with --to"
+            more = way if plan.before is not None and len(coming) > 1 else ""
+            said.append(f"{where} has {min(room)} bytes free on its disk, and {names} {verb} up to {needed}{more}")
     return said
+
+
+def _has_any(plan: DrainPlan, coming: Iterable[NodeLook]) -> bool:
+    """Whether one of these leaves by this plan: what others need together was said of theirs."""
+    return any(one.name in plan.targets for one in coming)
 
 
 def _formats(plan: DrainPlan) -> list[str]:
@@ -207,13 +242,14 @@ def _memory(plan: DrainPlan) -> list[str]:
     """Targets that have less memory left than what comes takes: addresses that page put it on the disk, others take no
     more for a time."""
     said = []
-    for taken in _by_host(plan).values():
+    for taken in _by_host(plan.together).values():
         for target, sources in taken:
             needed = sum(int(one.status.get("held_bytes", 0)) for one in sources)
-            if needed > target.free_memory_bytes:
+            if needed > target.free_memory_bytes and _has_any(plan, sources):
+                whose = f" from {' and '.join(one.name for one in sources)}" if len(sources) > 1 else ""
                 said.append(
                     f"{target.name} has {target.free_memory_bytes} bytes of memory left for messages, and {needed} "
-                    "come: addresses page there, or the drain waits for consumers"
+                    f"come{whose}: addresses page there, or the drain waits for consumers"
                 )
     return said
 

@@ -18,37 +18,69 @@ from mqctl.scaledown.cluster_look import NOT_FOUND, NodeLook
 RING: Final = "retroactive"  # the routing of what an address keeps for later queues
 QUEUES_MAX: Final = "limits.queues-max"
 Row = Mapping[str, Any]
+NOBODY: Final[Mapping[str, Iterable[Row]]] = {}
 
 
-def refused(session: AdminClient, target: NodeLook, rows: Iterable[Row], addresses: Mapping[str, Row]) -> list[str]:
-    """`rows`: what nodes that leave say of each queue that moves there; `addresses`: those of the target by name."""
-    there = {str(row["name"]): row for row in target.queues}
+def refused(
+    session: AdminClient,
+    target: NodeLook,
+    rows: Iterable[Row],
+    addresses: Mapping[str, Row],
+    before: Mapping[str, Iterable[Row]] = NOBODY,
+) -> list[str]:
+    """`rows`: what nodes that leave say of each queue that moves there; `addresses`: those of the target by name;
+    `before`: by their names, what nodes say that leave earlier, of queues which are there by then."""
     moving = list(rows)
     full = [row for row in moving if row["left"] and row.get("routing_type") != RING]
-    said = {text for row in full if row["queue"] in there for text in _on_other_terms(session, target, row, there)}
+    there = _there(session, target, full)
+    made = {str(row["queue"]): row for queues in before.values() for row in queues if row["queue"] not in there}
+    said = {text for row in full if row["queue"] in there for text in _on_other_terms(target, row, there)}
     said |= {text for row in full if row["queue"] not in there for text in _of_another_kind(target, row, addresses)}
+    said |= {text for row in full if row["queue"] in made for text in _made_otherwise(target, row, made)}
     new = [row for row in moving if row["queue"] not in there]
     # Those that are empty are made as well, and take the room of others; alone they hold up nothing.
-    return sorted(said) + (_too_many(session, target, new) if any(row["left"] for row in new) else [])
+    is_asked = any(row["left"] for row in new)
+    return sorted(said) + (_too_many(session, target, len(there), new, made) if is_asked else [])
 
 
-def _on_other_terms(session: AdminClient, target: NodeLook, row: Row, there: Mapping[str, Row]) -> list[str]:
-    """Earlier releases say no terms but the address and the routing."""
-    name, shown = str(row["queue"]), there[row["queue"]]
-    if "terms" in row:
+def _there(session: AdminClient, target: NodeLook, full: Iterable[Row]) -> dict[str, Row]:
+    """The queues of the target, with all that it says of namesakes of those that have something. One that has gone
+    since the look, as with its last consumer, is made as it is here."""
+    there: dict[str, Row] = {str(row["name"]): row for row in target.queues}
+    for name in {str(row["queue"]) for row in full if "terms" in row} & {*there}:
         try:
-            shown = session.call("queue-show", name=name)
+            there[name] = session.call("queue-show", name=name)
         except AdminError as error:
             if error.condition != NOT_FOUND:
                 raise
-            return []  # it has gone since, as one that is deleted with its last consumer: it is made as it is here
+            del there[name]
+    return there
+
+
+def _on_other_terms(target: NodeLook, row: Row, there: Mapping[str, Row]) -> list[str]:
+    """Earlier releases say no terms but the address and the routing."""
+    name, shown = str(row["queue"]), there[row["queue"]]
     terms: Row = row.get("terms") or {each: row[each] for each in ("address", "routing_type") if each in row}
-    different = [each for each, value in terms.items() if each in shown and shown[each] != value]
-    if not different:
+    what = _differences(terms, shown)
+    if not what:
         return []
-    what = ", ".join(f"{each.replace('_', '-')} is {shown[each]!r} there" for each in different)
     why = f"it is there on other terms, and would not keep what that one does: {what}"
     return [f"queue {name} of {target.name}: {why}; delete it there, make it as it is here, or --to another"]
+
+
+def _made_otherwise(target: NodeLook, row: Row, made: Mapping[str, Row]) -> list[str]:
+    """By what one brings there that leaves before."""
+    name = str(row["queue"])
+    what = _differences(row.get("terms") or {}, made[name].get("terms") or {})
+    if not what:
+        return []
+    why = f"one of the hosts before has it on other terms, and it would not keep what this one does: {what}"
+    return [f"queue {name} of {target.name}: {why}; make both alike, or have each leave by itself, with --to"]
+
+
+def _differences(terms: Row, there: Row) -> str:
+    different = [each for each, value in terms.items() if each in there and there[each] != value]
+    return ", ".join(f"{each.replace('_', '-')} is {there[each]!r} there" for each in different)
 
 
 def _of_another_kind(target: NodeLook, row: Row, addresses: Mapping[str, Row]) -> list[str]:
@@ -65,13 +97,17 @@ def _of_another_kind(target: NodeLook, row: Row, addresses: Mapping[str, Row]) -
     ]
 
 
-def _too_many(session: AdminClient, target: NodeLook, new: Sequence[Row]) -> list[str]:
+def _too_many(
+    session: AdminClient, target: NodeLook, count: int, new: Sequence[Row], made: Mapping[str, Row]
+) -> list[str]:
+    """`count`: how many are there; `made`: those that are by then."""
     rows = session.call("config-show")["options"]
     most = next((int(row["value"]) for row in rows if row["option"] == QUEUES_MAX), None)
-    count, more = len(target.queues), len({str(row["queue"]) for row in new})
-    if most is None or count + more <= most:
+    more = len({str(row["queue"]) for row in new} - {*made})
+    if most is None or count + len(made) + more <= most:
         return []
+    beside = f" beside {len(made)} of the hosts before" if made else ""
     return [
-        f"{target.name} has {counted(count, 'queue')}, {more} more come, and it takes {most} (queues-max): raise "
-        "that there, or --to another"
+        f"{target.name} has {counted(count, 'queue')}, {more} more come{beside}, and it takes {most} (queues-max): "
+        "raise that there, or --to another"
     ]

@@ -10,7 +10,7 @@ is there and does not pause hands out what comes, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqctl.admin import AdminClient
@@ -29,12 +29,13 @@ UNITS: Final = (MESSAGES, "bytes")
 @dataclass(frozen=True, slots=True)
 class AddressLoad:
     """Messages of one address, and their bytes as far as the broker knows them; whether all of its queues can page, and
-    whether it pauses and its release does not make its queues so at the other node."""
+    whether it pauses and its release does not make its queues so at the other node; the nodes that they come from."""
 
     messages: int = 0
     size_bytes: int = 0
     can_page: bool = True
     is_paused: bool = False
+    sources: tuple[str, ...] = field(default=(), compare=False)
 
     def __add__(self, more: AddressLoad) -> AddressLoad:
         return AddressLoad(
@@ -42,6 +43,7 @@ class AddressLoad:
             self.size_bytes + more.size_bytes,
             self.can_page and more.can_page,
             self.is_paused or more.is_paused,
+            tuple(dict.fromkeys((*self.sources, *more.sources))),
         )
 
     def of(self, unit: str) -> int:
@@ -58,25 +60,31 @@ def coming_to(plan: DrainPlan, rows: RowsByNode) -> dict[str, dict[str, AddressL
             if row["left"] and row.get("routing_type") != RING:
                 can_page = bool(row.get("can_page", True))
                 is_paused = "paused" not in row and bool(row.get("address_paused", False))
-                more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused)
+                more = AddressLoad(int(row["left"]), int(row.get("bytes", 0)), can_page, is_paused, (leaving,))
                 at[str(row["address"])] = at.get(str(row["address"]), AddressLoad()) + more
     return by_node
 
 
-def lacking(world: World, plan: DrainPlan, rows: RowsByNode) -> list[str]:
+def lacking(world: World, plan: DrainPlan) -> list[str]:
     """What does not fit at the nodes that take the messages, or is refused there, each with what would become of it
-    and a way out."""
+    and a way out. What those bring there that leave before is there by then."""
     said: list[str] = []
-    for name, coming in coming_to(plan, rows).items():
+    together = coming_to(plan.together, plan.together.moving)
+    for name, coming in coming_to(plan, plan.moving).items():
         target = next(one for one in plan.targets.values() if one.name == name)
-        own = [row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues]
+        own = [row for queues in _going_to(plan, name).values() for row in queues]
         if coming:
+            before = {} if plan.before is None else _going_to(plan.before.together, name)
             with open_admin(world, target.node) as session:
                 there = {row["name"]: row for row in session.call("addresses")["addresses"]}
-                said += refused(session, target, own, there)
-                said += _lacking_at(session, target, coming, there)
+                said += refused(session, target, own, there, before)
+                said += _lacking_at(session, target, there, coming, together[name])
         said += unpaused_at(target, own)
     return said
+
+
+def _going_to(plan: DrainPlan, target: str) -> RowsByNode:
+    return {leaving: queues for leaving, queues in plan.moving.items() if plan.targets[leaving].name == target}
 
 
 def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -92,8 +100,13 @@ def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str
 
 
 def _lacking_at(
-    session: AdminClient, target: NodeLook, coming: Mapping[str, AddressLoad], there: Mapping[str, Mapping[str, Any]]
+    session: AdminClient,
+    target: NodeLook,
+    there: Mapping[str, Mapping[str, Any]],
+    coming: Mapping[str, AddressLoad],
+    together: Mapping[str, AddressLoad],
 ) -> list[str]:
+    """`together`: with what those bring that leave before."""
     said = []
     for address, more in sorted(coming.items()):
         answer = session.call("address-settings-show", address=address)
@@ -102,7 +115,7 @@ def _lacking_at(
         count = sum(int(row["message_count"]) for row in held)
         row = there.get(address, {})
         here = AddressLoad(count, int(row.get("bytes") or 0), bool(row.get("can_page", True)))
-        if why := why_it_does_not_fit(settings, here, more):
+        if why := why_it_does_not_fit(settings, here, together[address]):
             said.append(
                 f"address {address} of {target.name}: {why}; raise that there, have it consumed, or --to another"
             )
@@ -125,9 +138,10 @@ def why_it_does_not_fit(settings: Mapping[str, Any], here: AddressLoad, coming: 
             continue
         room, more = max(most - here.of(unit), 0), coming.of(unit)
         what = counted(more, "message") if unit == MESSAGES else f"{more} bytes"
+        whose = f" from {' and '.join(coming.sources)}" if len(coming.sources) > 1 else ""
         then = _what_then(settings, policy)
         why = "as a queue of it cannot page, " if policy != said else ""
-        return f"{what} come, and it has room for {room} ({prefix}-{unit}): {why}{then}"
+        return f"{what} come{whose}, and it has room for {room} ({prefix}-{unit}): {why}{then}"
     return ""
 
 

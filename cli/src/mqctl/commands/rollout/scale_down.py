@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,6 +45,7 @@ from mqctl.scaledown.leaving_host import (
     require_balance,
     stop,
     take_away,
+    telling_who_has_left,
     whole,
 )
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, seconds_of, told
@@ -113,7 +113,8 @@ def run(world: World, options: Options) -> int:
     looked at.
 
     Of several hosts none takes messages of another one that leaves as well, so that nothing is moved twice. What keeps
-    one of them is told before anything moves.
+    one of them, or has no room where all have come, is told before anything moves, as far as it is so by then; who goes
+    on with --resume hears it of each in its turn.
 
     Where the node that takes the messages falls out, the next one does after a minute (`[scale-down] heir-timeout`), or
     the one that `--resume --to` names. What the first one may have without an answer waits for it, until it is back or
@@ -144,16 +145,15 @@ def run(world: World, options: Options) -> int:
         named = ", ".join(options.hosts)
         confirmation.name(world, f"The data of {named} is deleted at the end.", cluster.name, is_sure=options.yes)
     scope = OperationScope(seen={} if options.check else numbers(world, cluster))
-    known = _planned(world, options, leavers[0], leavers[1:])
+    agreed: dict[str, str] = {}  # host -> the nodes that take what it has, as was agreed to
+    known = _planned(world, options, leavers, agreed)
     if options.check:
-        for leaver in leavers[1:]:
-            _planned(world, options, leaver)
         return Exit.DONE
     ended: list[tuple[Exit, dict[str, Any]]] = []
     with holding(world, cluster, leavers[0].command, is_resumed=options.resume, scope=scope) as operation:
-        for leaver in leavers:
-            with _telling_who_has_left(world, leaver, [one.host.name for one in leavers[: len(ended)]]):
-                document, plan = known if leaver is leavers[0] else _planned(world, options, leaver)
+        for number, leaver in enumerate(leavers):
+            with telling_who_has_left(world, leaver, [one.host.name for one in leavers[: len(ended)]]):
+                document, plan = _planned(world, options, [leaver], agreed) if number else known
                 begin(world, leaver, plan, operation)
                 operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
                 ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
@@ -174,31 +174,13 @@ def _out(world: World, cluster: InventoryCluster, options: Options) -> list[str]
     return out
 
 
-@contextlib.contextmanager
-def _telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> Iterator[None]:
-    """What ends a run of which hosts have left says that too, and that the cluster stays held: what it says of itself,
-    as that nothing was changed, is of the host whose turn it is."""
-    if not left:
-        yield
-        return
-    stays = f"{' and '.join(left)} left before, so the cluster stays held by {leaver.command}"
-    ways = f"{leaver.again} goes on, {leaver.back} has {leaver.host.name} stay, mqctl operation release gives it up"
-    try:
-        yield
-    except CommandError as error:
-        attempt = f"{error.attempt}; " if error.attempt and error.attempt != leaver.again else ""
-        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", error.code) from None
-    except KeyboardInterrupt:
-        world.note(f"{stays}; {ways}")
-        raise
-
-
 def _planned(
-    world: World, options: Options, leaver: Leaver, behind: Sequence[Leaver] = ()
+    world: World, options: Options, leavers: Sequence[Leaver], agreed: dict[str, str]
 ) -> tuple[dict[str, Any] | None, DrainPlan | None]:
-    """The receipt of a host that is drained and stopped, else what is to begin there. `behind`: as of `_agreed`."""
-    document = _resumed(world, options, leaver) if options.resume else None
-    return document, (_agreed(world, options, leaver, behind) if document is None else None)
+    """The receipt of the first of these hosts where it is drained and stopped, else what is to begin there. The others,
+    and `agreed`: as of `_agreed`."""
+    document = _resumed(world, options, leavers[0]) if options.resume else None
+    return document, (_agreed(world, options, *leavers, agreed=agreed) if document is None else None)
 
 
 def _require_one_way(options: Options) -> None:
@@ -231,9 +213,12 @@ def _show(world: World, options: Options, leavers: Sequence[Leaver]) -> int:
 # -- drain ------------------------------------------------------------------------------------------------------------
 
 
-def _agreed(world: World, options: Options, leaver: Leaver, behind: Sequence[Leaver] = ()) -> DrainPlan | None:
-    """What is to begin; None where all of it drains already, or nothing is to be done. `behind`: who leaves after it:
-    what keeps one of them is told before anything moves, and none of them is asked for before its turn."""
+def _agreed(
+    world: World, options: Options, leaver: Leaver, *behind: Leaver, agreed: dict[str, str] | None = None
+) -> DrainPlan | None:
+    """What is to begin; None where nothing is to be done. `behind`: who leaves after it: what keeps one of them, or all
+    of them together, is told before anything moves. `agreed`: where it was agreed before that what a host has goes,
+    which is not asked once more."""
     with untouched(world):
         if not (options.resume or options.check or world.operation):
             require_free(world, leaver.cluster)
@@ -243,29 +228,35 @@ def _agreed(world: World, options: Options, leaver: Leaver, behind: Sequence[Lea
         archive.require_own(world, leaver.host)
         if _goes_on(options, leaver, looks):
             return _turned(world, options, leaver, looks)
-        plan, hindered = _shown(world, options, leaver, looks)
-        world.note(FOLLOWS)
-        if options.check:
-            _write_plan(world, options, plan, hindered)
-            return None
-        _require_unhindered(options, leaver, plan, hindered)
+        plan = _shown(world, options, leaver, looks)
+        plans = [plan]
         for one in () if options.resume else behind:  # who goes on may have to finish first what was begun
             archive.require_own(world, one.host)
             later = look_at(world, one.nodes)
             _goes_on(options, one, later)
-            _require_unhindered(options, one, *_shown(world, options, one, later))
-        _require_agreed(world, options, leaver, plan)
+            plans.append(_shown(world, options, one, later, plans[-1]))
+        world.note(FOLLOWS)
+        if options.check:
+            return None
+        _require_agreed(world, options, [leaver, *behind], plans, {} if agreed is None else agreed)
     return plan
 
 
 def _shown(
-    world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook]
-) -> tuple[DrainPlan, Sequence[str]]:
-    """What would move where, and what brokers say is in the way; people have seen both."""
-    plan = plan_of(looks, look_at(world, leaver.heirs), options.to)
+    world: World, options: Options, leaver: Leaver, looks: Sequence[NodeLook], before: DrainPlan | None = None
+) -> DrainPlan:
+    """What would move where, and what brokers say is in the way; people have seen both, and programs where that is
+    asked for. `before`: the plan of the host that leaves before it."""
+    survivors = look_at(world, leaver.heirs) if before is None else before.survivors
+    plan = plan_of(looks, survivors, options.to, before=before)
     hindered = hindrances(world, leaver, plan)
     show_plan(world, plan, hindered)
-    return plan, hindered
+    plan.overruled += hindered
+    if options.check:
+        _write_plan(world, options, plan)
+    else:
+        _require_unhindered(options, leaver, plan)
+    return plan
 
 
 def _drained(world: World, options: Options, leaver: Leaver) -> dict[str, Any]:
@@ -380,40 +371,50 @@ def _require_begun(world: World, leaver: Leaver, looks: Sequence[NodeLook]) -> N
         raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
 
 
-def _write_plan(world: World, options: Options, plan: DrainPlan, hindered: Sequence[str]) -> None:
+def _write_plan(world: World, options: Options, plan: DrainPlan) -> None:
     """For programs; people have seen it."""
     if options.shape.format is Format.TABLE:
         return
     said = {
-        "warnings": plan.warnings, "hindrances": [*plan.overruled, *hindered],
+        "warnings": plan.warnings, "hindrances": plan.overruled,
         "seconds_estimated": {name: seconds_of(rows) for name, rows in plan.moving.items()},
     }  # fmt: skip
     write(Rows("mqctl.scale-down-plan/1", COLUMNS, rows_of(plan), said), options.shape, world.data)
 
 
-def _require_unhindered(options: Options, leaver: Leaver, plan: DrainPlan, hindered: Sequence[str]) -> None:
-    hinders = [*plan.overruled, *hindered]
-    if hinders and not options.force:
+def _require_unhindered(options: Options, leaver: Leaver, plan: DrainPlan) -> None:
+    if plan.overruled and not options.force:
         of = f"{leaver.host.name}: " if leaver.party else ""
-        what = f"{of}{counted(len(hinders), 'thing')} would not move or not safely: {'; '.join(hinders)}"
+        said = f"{counted(len(plan.overruled), 'thing')} would not move or not safely: {'; '.join(plan.overruled)}"
         raise CommandError(
-            f"{what}; nothing was changed",
+            f"{of}{said}; nothing was changed",
             "put that right, or --force: what cannot move stays in the archive on the host",
         )
 
 
-def _require_agreed(world: World, options: Options, leaver: Leaver, plan: DrainPlan) -> None:
+def _require_agreed(
+    world: World, options: Options, leavers: Sequence[Leaver], plans: Sequence[DrainPlan], agreed: dict[str, str]
+) -> None:
+    """One question for all whose plans are shown. Who was asked for before is so again only where what it has goes
+    elsewhere by now, or something is overruled."""
     folder = world.cwd / options.receipts
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--receipts {options.receipts}: that is no folder")
-    names = ", ".join(sorted({one.name for one in plan.targets.values()}))
-    question = (
-        f"Move everything of {leaver.host.name} to {names}, and take {leaver.host.name} out of {leaver.cluster.name}?"
-    )
+    to = {
+        leaver.host.name: ", ".join(sorted({one.name for one in plan.targets.values()}))
+        for leaver, plan in zip(leavers, plans, strict=False)  # who goes on has the first one's alone
+    }
+    if to.items() <= agreed.items() and not any(plan.overruled for plan in plans):
+        return
+    moves = ", then everything of ".join(f"{name} to {names}" for name, names in to.items())
+    cluster = leavers[0].cluster.name
+    question = f"Move everything of {moves}, and take {' and '.join(to)} out of {cluster}?"
     if options.purge and not options.resume:  # who resumes was asked that at the beginning
-        confirmation.name(world, f"{question} Its data is deleted.", leaver.cluster.name, is_sure=options.yes)
+        whose = "Its" if len(to) == 1 else "Their"
+        confirmation.name(world, f"{question} {whose} data is deleted.", cluster, is_sure=options.yes)
     else:
         confirmation.yes(world, question, is_sure=options.yes)
+    agreed |= to
 
 
 def _that_answer(world: World, looks: Sequence[NodeLook], ids: Sequence[str]) -> list[NodeLook]:
