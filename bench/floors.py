@@ -64,8 +64,8 @@ FLOORS = (
     # What somebody else says and must not makes a message wait for as long again at most.
     Floor("bystander", "p99_share", 2.0, absolute=True),
     Floor("bystander", "bad_rate", 150.0, absolute=True),
-    # Each flood, against a process that keeps a processor busy. One of connections keeps the kernel busy as well, on the
-    # processors that the bystander and the broker share with it (docs/PERFORMANCE.md).
+    # Each flood, against a process that keeps a processor busy. One of connections keeps the kernel busy as well, on
+    # the processors that the bystander and the broker share with it (docs/PERFORMANCE.md).
     *(
         Floor(line, "p99_share", 3.0 if line.endswith("open, close") else 2.0, absolute=True)
         for row in FLOODED
