@@ -15,7 +15,8 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import Node, open_admin
-from mqctl.scaledown import receipt
+from mqctl.operation import HeldCluster
+from mqctl.scaledown import drain_start, leaving_host, receipt
 from mqctl.scaledown.cluster_look import look_at
 from mqctl.scaledown.drain import DrainFollower
 from mqctl.scaledown.forgetting import forget, require_forgotten, wait_for_answers
@@ -112,6 +113,22 @@ def in_order(broker: BrokerProcess, queue: str) -> list[str]:
                 found.append(str(message.body))
                 message.accept()
     return found
+
+
+def test_a_broker_passes_over_whom_the_last_run_names(
+    site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that leaves later is given up, and the first goes on alone."""
+    monkeypatch.setattr(leaving_host, "nodes_in", lambda _: site.nodes)
+    party = replace(site.leaver, party=("mq0", "mq2"))
+    plan = plan_of(look_at(world, party.nodes), look_at(world, party.heirs))
+    drain_start.pass_over_later(world, party, plan)
+    for leaver, later in ((party, [site.ids["mq2"]]), (site.leaver, [])):
+        drain_start.begin(world, leaver, plan, HeldCluster({}, []))
+        shown = site.brokers[0].admin("scale-down-show")
+        assert (shown["node"], shown["passed_over"]) == ("mq1", later)
+        plan = drain_start.as_it_goes(world, site.leaver, look_at(world, site.leaver.nodes))
+    assert said(world) == ""
 
 
 def test_whoever_follows_may_be_interrupted_and_the_source_killed(site: Site, world: World) -> None:
