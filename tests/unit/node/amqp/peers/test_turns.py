@@ -213,6 +213,26 @@ def test_a_crowd_that_takes_longer_than_a_login_may_gets_in_all_the_same() -> No
     assert set(stage.closed) == {silent}, "who says nothing more is late"
 
 
+@pytest.mark.slow
+def test_a_large_crowd_gets_in_twice_as_fast_beside_others_as_a_small_one() -> None:
+    """Steps for each client of it, beside one that has an answer in each of them."""
+    took = {}
+    for count in (50, 250):
+        stage = Stage()
+        talker = stage.connect("busy")
+        conns = [stage.accept() for _ in range(count)]
+        for conn in conns:
+            stage.give(given.BytesReceived(conn, AHEAD))
+        steps_count = 0
+        while not all(frames.of_kind(bytes(stage.sent[conn]), Flow) for conn in conns):
+            stage.give(given.BytesReceived(talker.conn, frames.flow(None, 0, echo=True)))
+            stage.turn()
+            steps_count += 1
+            assert steps_count < 20 * count
+        took[count] = steps_count / count
+    assert took[250] < 0.6 * took[50], took
+
+
 def begun_and_ended(count: int) -> bytes:
     """So many sessions, one after the other."""
     return (frames.begun(1) + frames.end(1)) * count

@@ -45,7 +45,10 @@ RECENT_NS: Final = 20 * NS_PER_MS  # so long after somebody waited, the next one
 CALM_NS: Final = 100 * NS_PER_MS
 # Of so many that are about to open one is taken in a step: clients that all come back at once have to get in soon.
 CROWD: Final = 2
-CROWD_BESIDE_OTHERS: Final = 1  # where somebody waits
+# Where somebody waits: of fewer than twice as many one, which those hardly notice who have connections open and close
+# all the time, and of ever more two, or a thousand that come back after a restart would give up before they are in.
+CROWD_BESIDE_OTHERS: Final = 64
+BESIDE_OTHERS_MAX: Final = 2
 UNREAD_BYTES_MAX: Final = 128 << 10  # of one connection; then its socket is not read until half of it is taken in
 # What may be made for a peer whose transport is full, as answers to what it sends, before no more of that is taken in.
 UNHEARD_BYTES_MAX: Final = 1 << 20
@@ -143,14 +146,14 @@ class Turns:
             self._waited_ns, self._lost_left = now_ns, LOST_BESIDE_WORK
             self._is_put_off = not self._is_put_off
             if not self._is_put_off:
-                self._serve(BESIDE_WORK, CROWD_BESIDE_OTHERS)
+                self._serve(BESIDE_WORK, self._places_beside_others())
             return
         self._is_put_off = False
         if now_ns < self._waited_ns + RECENT_NS:
             self._lost_left = LOST_BESIDE_WORK
-            self._serve(BESIDE_WORK, CROWD_BESIDE_OTHERS)
+            self._serve(BESIDE_WORK, self._places_beside_others())
         else:
-            self._serve(ALONE_WORK, len(self._line))
+            self._serve(ALONE_WORK, max(1, len(self._line) // CROWD))
 
     def room(self) -> int:
         """How much a step may do beside of what can wait: as for the line, and not in two steps that follow each other
@@ -173,9 +176,12 @@ class Turns:
                 return True
         return any(queue.ready_count for queue in broker.store.dirty)
 
-    def _serve(self, total: int, crowd_max: int) -> None:
+    def _places_beside_others(self) -> int:
+        return min(max(1, len(self._line) // CROWD_BESIDE_OTHERS), BESIDE_OTHERS_MAX)
+
+    def _serve(self, total: int, places: int) -> None:
+        """Turns worth `total`, of which each of those that are about to open takes one of so many places."""
         line, left = self._line, total
-        places = min(max(1, len(line) // CROWD), crowd_max)
         opening: set[int] = set()
         while line and left > 0:
             conn = next(iter(line))
