@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from mqbroker.core.address.address import Address, RoutedPart
+from mqbroker.core.address.address import Address, Origin, RoutedPart
 from mqbroker.core.address.quotas import NOBODY
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
@@ -83,9 +83,9 @@ def _in_memory_only(self: Store, kind: QueueKind, maker: tuple[str, int] = NOBOD
     return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind, maker)
 
 
-def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue], only: str) -> list[RoutedPart]:
+def _choose_anew(self: Grouping, address: Address, run: Run, origin: Origin, only: str) -> list[RoutedPart]:
     """Messages of a group go where those without one go, whoever owns it."""
-    return address.route(run, only=only)
+    return address.route(run, origin, only)
 
 
 def _load_no_pins(self: GroupOwners, recovered: Recovered) -> None:
