@@ -418,7 +418,8 @@ def _gives_copies(address: Address) -> bool:
 
 
 def _reaches(address: Address, run: Run, only: str) -> bool:
-    """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
+    """Whether any queue would take the message. Queues for what is moved by itself take nothing else, but for what
+    names one, `address::queue`."""
     if _takers(address, run, only):
         return True
     elsewhere = address.cluster_bindings

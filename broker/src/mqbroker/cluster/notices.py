@@ -98,7 +98,8 @@ class BindingAdded:
     """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it.
 
     `volatile`: it does not outlive the process that has it. `exclusive`: one consumer at a time gets its messages.
-    `moved_from`: it gets nothing but what is moved to its address, as dead or expired, from this one.
+    `moved_from`: it gets nothing but what is moved to its address, as dead or expired, from this one, and what names
+    it, `address::queue`.
     """
 
     queue: str

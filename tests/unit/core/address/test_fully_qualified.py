@@ -278,6 +278,9 @@ def test_dead_letters_of_dead_letters_are_retried_to_their_queue() -> None:
     assert site.counts() == {"orders": 0, "DLQ.orders": 0, "DLQ.dead": 1}
     assert site.do("dead-letters-retry", queue="DLQ.dead") == {"retried": 1, "left": 0}
     assert site.counts() == {"orders": 0, "DLQ.orders": 1, "DLQ.dead": 0}
+    assert site.do("dead-letters-retry", queue="DLQ.orders") == {"retried": 0, "left": 1}
+    assert site.do("messages-move", queue="DLQ.orders", address="orders") == {"moved": 1, "left": 0}
+    assert site.counts() == {"orders": 1, "DLQ.orders": 0, "DLQ.dead": 0}
 
 
 @pytest.mark.parametrize("place", PLACES[1:])

@@ -71,7 +71,7 @@ class Address:
         self.founder = ("", 0)  # and those that it counts for while it has no queue
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
-        self.copied_count = 0  # of these, those for what senders send: each for what is moved has that of one address
+        self.copied_count = 0  # of these, those for what is sent here: for what is moved only where it is named
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
         self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
         self.cluster_bindings: BindingsElsewhere | None = None  # bindings of other nodes, where there are any

@@ -49,7 +49,7 @@ class RemoteBinding:
     distance: int
     is_volatile: bool = False  # it does not outlive the process that has it
     is_exclusive: bool = False  # one consumer at a time gets its messages
-    moved_from: str = ""  # it takes only what was moved to its address, as dead or expired, from this one
+    moved_from: str = ""  # it takes what was moved to its address from this one, else only what names it
     cluster_name: str = field(init=False)
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read

@@ -53,7 +53,7 @@ class QueueKind:
     container: str = ""  # whose subscription it is, where its name could be that of another container's as well
     maker: str = ""  # the user that it counts for (quotas.py)
     no_local: str = ""  # takes nothing that this container publishes
-    moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
+    moved_from: str = ""  # takes what was moved to its address from this one, dead or expired, else only what names it
     connection: str = ""  # of a store-and-forward queue: the cluster connection,
     forwards_to: str = ""  # the node that its messages go to,
     route: tuple[str, ...] = ()  # the queues there, by their names in the cluster,
