@@ -206,6 +206,53 @@ def test_a_later_one_goes_where_there_is_most_room_once_the_one_before_has_left(
     assert (len(lacks.overruled), plan_of([second], stay, before=lacks).overruled) == (1, [])
 
 
+GB = 10**9
+
+
+def of_size(host: str, *, memory: int = GIB, disk: int | None = None, held: int = 0, stored: int = 0) -> NodeLook:
+    """Of a cluster where mq1 and mq4 stay; `stored` is in files of its journal, and most of it in no memory."""
+    status = {"global_max_size_bytes": memory, "held_bytes": held, "journal_segments": 2}
+    links = {"links": [link("mq1"), link("mq4")]}
+    return look(host, topology=links, status=status, free_disk_bytes=disk, file_bytes=stored)
+
+
+def test_what_was_promised_takes_of_the_disk_what_is_stored_and_of_memory_what_is_held() -> None:
+    """A node that takes one large journal on a large disk has its memory as before."""
+    stay = [of_size("mq1", memory=GB, disk=100 * GB), of_size("mq4", memory=GB * 8 // 10, disk=50 * GB)]
+    first, second = of_size("mq3", held=GB // 10, stored=60 * GB), of_size("mq2", held=GB // 10, stored=8 * GB)
+    before = plan_of([first], stay)
+    assert before.targets["mq3"].name == "mq1"
+    assert plan_of([second], stay, before=before).targets["mq2"].name == "mq1"
+    third = plan_of([second], stay, before=plan_of([of_size("mq3", held=GB * 3 // 10)], stay))
+    assert third.targets["mq2"].name == "mq4", "0.8 GB of memory are more than 0.7"
+
+
+def test_where_the_disk_has_no_room_more_memory_is_none() -> None:
+    """It would be refused, and the other one takes it."""
+    stay = [of_size("mq1", memory=GB // 2, disk=100 * GB), of_size("mq4", memory=GB, disk=5 * GB)]
+    for stored, target in ((5 * GB, "mq4"), (5 * GB + 1, "mq1")):
+        plan = plan_of([of_size("mq2", stored=stored)], stay)
+        assert (plan.targets["mq2"].name, plan.overruled) == (target, [])
+    assert target_of(of_size("mq2"), [of_size("mq1", disk=0), of_size("mq4", disk=1)]).name == "mq4", "0 is no room"
+
+
+def test_instances_of_one_host_go_where_there_is_room_beside_one_another() -> None:
+    leaving = [replace(of_size("mq3", held=300), node=Node("mq3", name)) for name in ("a", "b")]
+    plan = plan_of(leaving, [of_size("mq1", disk=550), of_size("mq4", disk=500)])
+    assert {name: one.name for name, one in plan.targets.items()} == {"mq3/a": "mq1", "mq3/b": "mq4"}
+    assert plan.overruled == []
+
+
+def test_the_nodes_of_a_host_have_one_disk_to_promise() -> None:
+    """What one of them was promised another one does not have."""
+    second = replace(of_size("mq1", disk=500), node=Node("mq1", "b"))
+    stay = [replace(of_size("mq1", disk=500), node=Node("mq1", "a")), second, of_size("mq4", disk=450)]
+    before = plan_of([of_size("mq3", held=300)], stay)
+    after = plan_of([of_size("mq2", held=300)], stay, before=before)
+    assert [one.targets[name].name for name, one in (("mq3", before), ("mq2", after))] == ["mq1/a", "mq4"]
+    assert after.overruled == []
+
+
 def test_memory_of_hosts_that_leave_one_after_the_other_is_told_together() -> None:
     there = [look("mq1", status={"global_max_size_bytes": 599})]
     first, second = (look(name, status={"held_bytes": 300}) for name in ("mq3", "mq2"))

@@ -70,15 +70,20 @@ class NodeLook:
         return str(self.drain.get("state", SERVES))
 
     @property
+    def held_bytes(self) -> int:
+        """What its messages take in memory."""
+        return int(self.status.get("held_bytes", 0))
+
+    @property
     def free_memory_bytes(self) -> int:
-        return int(self.status.get("global_max_size_bytes", 0)) - int(self.status.get("held_bytes", 0))
+        return int(self.status.get("global_max_size_bytes", 0)) - self.held_bytes
 
     @property
     def stored_bytes(self) -> int:
         """What its messages take at most: those in memory, and all that is in its journal; the file that is being
         written counts as empty."""
         files = max(0, int(self.status.get("journal_segments", 1)) - 1) * self.file_bytes
-        return max(int(self.status.get("held_bytes", 0)), files)
+        return max(self.held_bytes, files)
 
     def link_state(self, node_id: str) -> str:
         """How its link to a node stands; empty where it has none."""

@@ -7,6 +7,7 @@ nobody who could take the messages it cannot.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,8 +37,27 @@ KINDS: Final = {"unanswered": "delivering", "scheduled": "scheduled", "paged": "
 # (docs/PERFORMANCE.md, `scale-down`); what is paged is faster there, and a network or a disk of others slower.
 MESSAGES_PER_S: Final = 40_000
 BYTES_PER_S: Final = 40_000_000
-NOTHING: Final[Mapping[str, int]] = {}
+UNKNOWN_BYTES: Final = 1 << 60  # free on a disk that nobody can look at
 RowsByNode = Mapping[str, Iterable[Mapping[str, Any]]]  # node -> what it says of each queue that moves
+
+
+@dataclass(slots=True)
+class PromisedRoom:
+    """What has been promised to others: memory of a node, and of the disk that all nodes of a host share. Most of a
+    journal is in no memory."""
+
+    held_bytes: Counter[str] = field(default_factory=Counter)  # by the name of the node
+    stored_bytes: Counter[str] = field(default_factory=Counter)  # by the host
+
+    def promise(self, leaving: NodeLook, target: NodeLook) -> None:
+        self.held_bytes[target.name] += leaving.held_bytes
+        self.stored_bytes[target.node.host] += leaving.stored_bytes
+
+    def left_for(self, leaving: NodeLook, target: NodeLook) -> tuple[bool, int]:
+        """Whether the disk takes what that node stores, as what is too much for memory pages there; and the room."""
+        on_disk = UNKNOWN_BYTES if target.free_disk_bytes is None else target.free_disk_bytes
+        on_disk -= self.stored_bytes[target.node.host]
+        return leaving.stored_bytes <= on_disk, min(target.free_memory_bytes - self.held_bytes[target.name], on_disk)
 
 
 @dataclass(slots=True)
@@ -80,7 +100,11 @@ def plan_of(
     Raises CommandError where nobody can take them.
     """
     plan = DrainPlan(list(leaving), list(survivors), before=before)
-    promised = {} if before is None else _promised(before.together)
+    promised = PromisedRoom()
+    if before is not None:
+        earlier = before.together
+        for one in earlier.leaving:
+            promised.promise(one, earlier.targets[one.name])
     for one in leaving:
         if one.fault:
             raise CommandError(f"{one.fault}; nothing was changed", "mqctl status")
@@ -95,6 +119,7 @@ def plan_of(
                 f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
             )
         plan.targets[one.name] = target_of(one, survivors, to, promised)
+        promised.promise(one, plan.targets[one.name])
     linked = [one for one in survivors if not {one.node_id, one.name} & {*turns_from}]
     plan.overruled += [*_links(leaving, linked), *_room(plan), *_formats(plan)]
     plan.warnings += [*_memory(plan), *_releases(plan)]
@@ -102,17 +127,12 @@ def plan_of(
     return plan
 
 
-def _promised(plan: DrainPlan) -> dict[str, int]:
-    """Node that takes messages -> how many bytes come there at most."""
-    taken = [each for on_host in _by_host(plan).values() for each in on_host]
-    return {target.name: sum(one.stored_bytes for one in sources) for target, sources in taken}
-
-
 def target_of(
-    leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "", promised: Mapping[str, int] = NOTHING
+    leaving: NodeLook, survivors: Sequence[NodeLook], to: str = "", promised: PromisedRoom | None = None
 ) -> NodeLook:
-    """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand,
-    and then the most room, without what was `promised` to others there. Raises CommandError."""
+    """The node that is meant, or the best: of the same group, of no earlier release, with the most links that stand, a
+    disk that takes it, and then the most room, without what was `promised` to others there. Raises CommandError."""
+    given = PromisedRoom() if promised is None else promised
     if not survivors:
         raise CommandError(
             f"{leaving.name} is the last node of the cluster: nobody could take its messages; nothing was changed",
@@ -129,8 +149,7 @@ def target_of(
 
     def worth(one: NodeLook) -> tuple[int, ...]:
         reads_it, is_as_late = one.journal_format >= leaving.journal_format, one.release >= leaving.release
-        room = _free_bytes(one) - promised.get(one.name, 0)
-        return _is_of_its_group(leaving, one), reads_it, is_as_late, _links_up(one), room
+        return _is_of_its_group(leaving, one), reads_it, is_as_late, _links_up(one), *given.left_for(leaving, one)
 
     return max(able, key=worth)
 
@@ -159,10 +178,6 @@ def _is_of_its_group(leaving: NodeLook, target: NodeLook) -> bool:
     said = {row["node_id"]: row.get("scale_down_group", "") for row in leaving.topology.get("members", ())}
     own = said.get(leaving.node_id, "")
     return not own or said.get(target.node_id, "") == own
-
-
-def _free_bytes(look: NodeLook) -> int:
-    return min(look.free_memory_bytes, look.free_disk_bytes or 1 << 60)
 
 
 def _links_up(look: NodeLook) -> int:
@@ -244,7 +259,7 @@ def _memory(plan: DrainPlan) -> list[str]:
     said = []
     for taken in _by_host(plan.together).values():
         for target, sources in taken:
-            needed = sum(int(one.status.get("held_bytes", 0)) for one in sources)
+            needed = sum(one.held_bytes for one in sources)
             if needed > target.free_memory_bytes and _has_any(plan, sources):
                 whose = f" from {' and '.join(one.name for one in sources)}" if len(sources) > 1 else ""
                 said.append(
