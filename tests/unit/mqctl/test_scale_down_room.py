@@ -212,6 +212,10 @@ def test_a_queue_that_two_hosts_have_on_other_terms_is_named() -> None:
     assert why.startswith("queue orders of mq1: one of the hosts before has it on other terms")
     assert "what this one does: selector is 'x' there; make both alike" in why
     assert refused(session, OTHERS[0], [{**MOVES, "left": 0}], {}, {"mq3": [other]}) == [], "nothing waits for it"
+    before = {"mq3": [MOVES], "mq4": [{**other, "left": 0}]}
+    assert refused(session, OTHERS[0], [MOVES], {}, before) == [], "the first has it made, and the next one finds it"
+    (why,) = refused(session, OTHERS[0], [other], {}, before)
+    assert "what this one does: selector is '' there; make both alike" in why
 
 
 @pytest.mark.parametrize(

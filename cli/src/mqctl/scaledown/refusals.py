@@ -33,7 +33,9 @@ def refused(
     moving = list(rows)
     full = [row for row in moving if row["left"] and row.get("routing_type") != RING]
     there = _there(session, target, full)
-    made = {str(row["queue"]): row for queues in before.values() for row in queues if row["queue"] not in there}
+    made: dict[str, Row] = {}
+    for row in (row for queues in before.values() for row in queues if row["queue"] not in there):
+        made.setdefault(str(row["queue"]), row)  # who brings it first has it made, and later ones find it so
     said = {text for row in full if row["queue"] in there for text in _on_other_terms(target, row, there)}
     said |= {text for row in full if row["queue"] not in there for text in _of_another_kind(target, row, addresses)}
     said |= {text for row in full if row["queue"] in made for text in _made_otherwise(target, row, made)}
