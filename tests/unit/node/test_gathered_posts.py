@@ -256,6 +256,7 @@ def test_without_a_header_and_begun_in_an_unusual_way_all_of_them_stay_alone_and
     assert site.ongoing.close() == 3
     site.post(many(1, "without a header") + many(2, "a body spelt out"))
     assert isinstance(site.end(), Rejected), "which were too many"
+    assert site.stage.broker.counters.refused == 6, "all that the commit would have brought"
     assert site.stage.broker.store.queues["orders"].message_count == 0
 
 

@@ -127,7 +127,7 @@ FAMILIES = {
         ),
         Family(
             "mqbroker_messages_refused_total", "counter", BROKER,
-            "Messages refused because memory was full, or their transaction had as much as it may have.",
+            "Messages refused because memory or the disk was full, or their transaction had as much as it may have.",
         ),
         Family(
             "mqbroker_messages_malformed_total", "counter", BROKER,

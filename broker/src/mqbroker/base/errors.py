@@ -3,6 +3,7 @@
     MqError
     ├── PeerFault      the peer broke the protocol: answered with `condition` on `scope`, that scope ends
     ├── Refused        a request that was understood and is denied: answered with `condition`, nothing else ends
+    │   └── NoRoom     for want of room
     ├── StorageFault   the disk or its content is not what it must be: the node stops
     │   └── Unusable   its content: every start would find the same, so a person decides
     ├── ConfigFault    an option is wrong: nothing starts, every fault of a file is reported at once
@@ -56,6 +57,14 @@ class Refused(MqError):
         self.condition = condition
         self.description = description
         self.info = info
+
+
+class NoRoom(Refused):
+    """Neither memory, nor the disk, nor their transaction has room for messages. The condition alone says that of other
+    bounds too."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("amqp:resource-limit-exceeded", why)
 
 
 class StorageFault(MqError):

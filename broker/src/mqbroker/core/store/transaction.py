@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from mqbroker.base.errors import Refused
+from mqbroker.base.errors import NoRoom, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.state_table import StateTable
 from mqbroker.base.states import OURS, StateEvent, StateMember
@@ -123,7 +123,7 @@ class Transaction:
             if parts_count + is_part > limits.transaction_parts_max:
                 why = _beyond(limits.transaction_parts_max, "parts", "parts-max")
         if why:
-            raise Refused("amqp:resource-limit-exceeded", why)
+            raise NoRoom(why)
 
     def post(self, address: str, run: Run, routing: str = "") -> None:
         """Messages for an address, seen by nobody before the commit. `routing`: see `Store.target_for`."""
@@ -194,7 +194,7 @@ class Transaction:
         if parts_count > self._store.limits.transaction_parts_max:
             why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
             why = f"{why}; {COPIES_PER_PART} copies of a message (diverts, wildcards, subscriptions) are one as well"
-            raise Refused("amqp:resource-limit-exceeded", why)
+            raise NoRoom(why)
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
         tallies = {each.meter: TransactionQuota(each.meter) for each in addresses.values() if each.meter is not None}

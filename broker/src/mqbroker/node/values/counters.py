@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from mqbroker.base.errors import NoRoom, Refused
 from mqbroker.base.look import LOOK
-
-FULL: Final = "amqp:resource-limit-exceeded"
 
 
 @dataclass(slots=True)
@@ -19,12 +17,12 @@ class Counters:
     logins_failed: int = 0
     delivered: int = 0  # messages handed to consumers, again and again where they came back
     rejected: int = 0  # messages that consumers rejected
-    refused: int = 0  # messages of publishers for which memory, or their transaction, had no room
+    refused: int = 0  # messages of publishers for which memory, the disk or their transaction had no room
     malformed: int = 0  # what publishers sent and is no message
     bugs_contained: int = 0  # faults of ours that ended no more than one connection
 
-    def count_refused(self, condition: str, count: int) -> None:
-        """The senders of so many messages are told this condition; it counts where there was no room."""
+    def count_refused(self, refused: Refused, count: int) -> None:
+        """So many messages are not taken, and this is why; it counts where there was no room."""
         LOOK.has_touched = True
-        if condition == FULL:
+        if isinstance(refused, NoRoom):
             self.refused += count

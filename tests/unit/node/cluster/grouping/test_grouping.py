@@ -149,6 +149,7 @@ def test_messages_of_groups_that_nobody_decides_are_refused_in_time_and_those_be
         assert f"has not answered within {timeout_ms} ms" in why
         assert node_id_of("a") in why
         assert [fields["arbiter"] for fields in site["b"].events("group-refused")] == [node_id_of("a")]
+        assert site["b"].broker.counters.refused == 0, "there was room for them"
 
 
 @pytest.mark.option("grouping-handler.name")
@@ -395,6 +396,7 @@ def test_transactions_ask_as_messages_are_posted() -> None:
     site.handler_of("b").core.owners.drop(("orders", "g"))
     site.cluster.silence(site["a"])
     assert commit() == "Rejected"
+    assert site["b"].broker.counters.refused == 0, "there was room for it"
 
 
 def test_messages_of_administrators_and_of_links_without_an_address_go_where_their_group_is() -> None:

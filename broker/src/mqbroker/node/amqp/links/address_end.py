@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.frame_costs import COPIED
 from mqbroker.amqp.links import RUN_MAX
-from mqbroker.base.errors import Refused
+from mqbroker.base.errors import NoRoom, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.address.diverts import COPIES_MAX
@@ -64,7 +64,7 @@ class AddressEnd:
             return
         store, address = self._store, self.address
         if store.memory.is_full and not store.takes_when_full(address):
-            refuse_run(peer, event, store.memory.why_full)
+            refuse_run(peer, event, NoRoom(store.memory.why_full))
             return
         if self.is_withdrawn or not self._leads_on:
             if not self._bind_again(peer, event):
@@ -99,7 +99,7 @@ class AddressEnd:
             try:
                 self._store.may_send(self.address.target, peer.actor)
             except Refused as refused:
-                refuse_run(peer, event, refused.description, refused.condition)
+                refuse_run(peer, event, refused)
                 return False
             LOOK.has_touched = True
             self.is_withdrawn = False
@@ -160,7 +160,7 @@ class AddressEnd:
 
     def not_stored(self, peer: Peer, event: Incoming, why: str) -> None:
         """A large message came, and its file cannot be written."""
-        refuse_run(peer, event, f"the message cannot be stored: {why}", "amqp:internal-error")
+        refuse_run(peer, event, Refused("amqp:internal-error", f"the message cannot be stored: {why}"))
 
     @property
     def meter(self) -> Meter | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.base.errors import Refused
 from mqbroker.node.amqp.links.refusals import refuse_run
 from mqbroker.node.values.ends import ReceivingEndOf, SendingEndOf
 from mqbroker.wire.performatives import Coordinator, Target
@@ -28,7 +29,7 @@ class ReceivingEnd(ReceivingEndOf["Peer"], Protocol):
 
     def not_stored(self, peer: Peer, event: Incoming, why: str) -> None:
         """A large message came, and its file cannot be written."""
-        refuse_run(peer, event, f"the message cannot be stored: {why}", "amqp:internal-error")
+        refuse_run(peer, event, Refused("amqp:internal-error", f"the message cannot be stored: {why}"))
 
 
 class SendingEnd(SendingEndOf["Peer"], Protocol):

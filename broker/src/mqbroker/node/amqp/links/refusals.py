@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
-from mqbroker.node.values.counters import FULL
+from mqbroker.base.errors import Refused
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peers.peer import Peer
 
+FULL: Final = "amqp:resource-limit-exceeded"
 
-def refuse_run(peer: Peer, event: Incoming, why: str, condition: str = FULL) -> None:
+
+def refuse_run(peer: Peer, event: Incoming, refused: Refused) -> None:
     """None of them is taken; the link goes on where its sender can be told."""
-    peer.broker.counters.count_refused(condition, event.run.count)
-    refuse_range(event, 0, why, condition)
+    peer.broker.counters.count_refused(refused, event.run.count)
+    refuse_range(event, 0, refused.description, refused.condition)
     peer.replenish(event.link)
 
 

@@ -18,7 +18,7 @@ from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import SessionState
 from mqbroker.amqp.unsettled import Taken
-from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.errors import NoRoom, PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
@@ -205,6 +205,7 @@ class Transactions:
             addresses = work.prepare(self._peer.actor, transaction.leaving())
         except Refused as refused:
             error = refused.without_trace()
+            broker.counters.count_refused(error, work.posted_count)
             self._roll_back(transaction, lambda: self._reject(link, delivery_id, error))
             return
         settlements = transaction.take_over()
@@ -280,7 +281,7 @@ class Transactions:
                 self._take_in(transaction, link, each)
         failure = transaction.work.failure
         if failure is not None:
-            self._broker.counters.count_refused(failure.condition, run.count)
+            self._broker.counters.count_refused(failure, run.count)
         if not is_settled:
             state = transaction.accepted
             if failure is not None:
@@ -337,7 +338,7 @@ class Transactions:
             transaction.work.check(size, count, posted=posted, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
-                raise Refused("amqp:resource-limit-exceeded", why)
+                raise NoRoom(why)
         except Refused as refused:
             self._fail(transaction, refused)
             return

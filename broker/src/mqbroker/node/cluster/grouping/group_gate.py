@@ -110,7 +110,7 @@ class GroupGate(Gate):
             run = part_of(event.run, begin, end, event.run.traits)
             part = Incoming(event.link, run, event.delivery_id + begin, event.is_settled)
             if is_refused:
-                refuse_run(peer, part, why, UNDECIDED)
+                refuse_run(peer, part, Refused(UNDECIDED, why))
             else:
                 peer.incoming(part)
         return False

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from mqbroker.amqp.frame_costs import NAMED
 from mqbroker.amqp.links import FEW_MAX
-from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.errors import NoRoom, PeerFault, Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED, Address, Origin
 from mqbroker.node.amqp.links.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.amqp.links.message_admission import is_dropped
+from mqbroker.node.amqp.links.refusals import FULL, refuse_range
 from mqbroker.node.amqp.peers.malformed import take_before
 from mqbroker.node.cluster.membership.redirects import check_is_here
 from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.parts import part_of
-from mqbroker.wire.performatives import Error, Rejected, Target
+from mqbroker.wire.performatives import Target
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import decode_properties
-from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Incoming, Posted
@@ -90,7 +90,7 @@ class Relay(ReceivingEnd):
             address = self._address_of(target)
             memory = self._store.memory
             if memory.is_full and not self._store.takes_when_full(address):
-                raise Refused("amqp:resource-limit-exceeded", memory.why_full)
+                raise NoRoom(memory.why_full)
             if is_dropped(self._store, address, [run]):
                 return False, None
         except Refused as refused:
@@ -162,11 +162,13 @@ def tell_outcomes(peer: Peer, event: Incoming, parts: list[tuple[int, int, bool,
     link = event.link
     for index, count, waits, refused in parts:
         first = event.delivery_id + index
-        if event.is_settled:
-            continue
         if refused is not None:
-            error = Error(condition=Symbol(refused.condition), description=refused.description)
-            link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
+            peer.broker.counters.count_refused(refused, count)
+            # Who sends settled hears of want of room, not of one place that is gone: its link is for all others too.
+            if not event.is_settled or (refused.condition == FULL and link.is_attached):
+                refuse_range(event, index, refused.description, refused.condition, count=count)
+        elif event.is_settled:
+            pass  # its sender wants to hear nothing
         elif waits:
             peer.broker.store.decisions.wait(peer.accept, link, first, count)
         else:
