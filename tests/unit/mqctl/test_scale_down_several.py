@@ -175,6 +175,25 @@ def test_who_drains_already_is_told_anew_who_leaves_later(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("heir", "state", "silent", "is_told"),
+    [
+        ("mq2", "moving", [], True), ("mq2", "failed", ["default"], True), ("mq1", "moving", [], False),
+        ("mq2", "moved", [], False),  # nothing is left that could go elsewhere
+    ],
+)  # fmt: skip
+def test_who_drains_to_one_that_leaves_later_is_warned_of_it(
+    world: World, party: list[Leaver], heir: str, state: str, silent: list[str], *, is_told: bool
+) -> None:
+    """It began alone, and the others were named since: what it has moves twice unless it is told otherwise."""
+    says("mq2", silent=silent)
+    says("mq3", **{"scale-down-show": drain(state=state, node=heir, node_id=f"id-{heir}")})
+    scale_down._agreed(world, scale_down.Options(hosts=["mq3", "mq2"], resume=True), party[0])
+    why = "warning: mq3 drains to mq2, which leaves later: what moves there moves once more, unless "
+    assert (f"{why}mqctl scale-down mq3 mq2 --resume --to OTHER has it go on" in said(world)) is is_told
+
+
+@pytest.mark.slow
 def test_who_leaves_later_and_is_silent_is_told_of_in_the_plan(world: World, party: list[Leaver]) -> None:
     says("mq2", silent=["default"])
     assert scale_down._agreed(world, scale_down.Options(hosts=["mq3", "mq2"], check=True), party[0]) is None

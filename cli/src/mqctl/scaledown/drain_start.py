@@ -233,6 +233,13 @@ def as_it_goes(world: World, leaver: Leaver, looks: Sequence[NodeLook]) -> Drain
     move may stay from now on."""
     plan = DrainPlan(list(looks), [])
     pass_over_later(world, leaver, plan)
+    later = {*plan.passed_over, *(one.name for one in leaver.later_nodes)}  # one that is silent has its name alone
+    plan.warnings += [
+        f"{one.name} drains to {one.drain.get('node') or one.drain['node_id']}, which leaves later: what "
+        f"moves there moves once more, unless {leaver.again} --to OTHER has it go on to a node that stays"
+        for one in looks
+        if one.state != MOVED and later & {one.drain.get("node_id"), one.drain.get("node")}
+    ]
     for text in plan.warnings:
         world.note(f"warning: {text}")
     return plan
