@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError, UsageError
+from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.operation import HeldCluster
 from mqctl.scaledown import drain_start
-from mqctl.scaledown.leaving_host import Leaver, leavers_of, whole
+from mqctl.scaledown.leaving_host import Leaver, leavers_of, telling_who_has_left, whole
 from mqctl.world import World
 
 from tests.unit.mqctl.test_scale_down_on_hosts import UNBOUNDED, VARIABLES, done, drain, made_hosts, said, says, world
@@ -129,6 +130,14 @@ def test_what_they_have_no_room_for_together_is_told_before_the_first_moves(
             scale_down._planned(world, options, party, {})
     else:
         assert scale_down._planned(world, options, party, {})[1] is not None
+
+
+def test_what_is_wrong_once_one_has_left_is_no_fault_of_the_command_line(world: World, party: list[Leaver]) -> None:
+    """By that it would say that nothing was touched."""
+    for error, code in ((UsageError("no folder"), Exit.FAILED), (CommandError("late", "", Exit.RUNNING), Exit.RUNNING)):
+        with pytest.raises(CommandError) as raised, telling_who_has_left(world, party[1], ["mq3"]):
+            raise error
+        assert raised.value.code is code
 
 
 @pytest.mark.slow

@@ -257,7 +257,8 @@ def telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> I
         yield
     except CommandError as error:
         attempt = f"{error.attempt}; " if error.attempt and error.attempt != leaver.again else ""
-        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", error.code) from None
+        code = Exit.FAILED if error.code is Exit.USAGE else error.code  # something was touched
+        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", code) from None
     except KeyboardInterrupt:
         world.note(f"{stays}; {ways}")
         raise
