@@ -10,6 +10,7 @@ from mqctl.admin import AdminClient, AdminError
 from mqctl.commands.rollout import scale_down
 from mqctl.errors import CommandError
 from mqctl.scaledown.leaving_host import Leaver
+from mqctl.scaledown.pauses import foreseen
 from mqctl.scaledown.plan import DrainPlan
 from mqctl.scaledown.refusals import refused
 from mqctl.scaledown.room import AddressLoad, coming_to, unpaused_at, why_it_does_not_fit
@@ -95,6 +96,23 @@ def test_a_queue_that_is_there_has_to_pause_as_well() -> None:
     ):
         found = unpaused_at(replace(OTHERS[0], queues=there), rows)
         assert [text[: len(said[0])] for text in found] == wanted
+
+
+def test_what_a_host_before_has_made_pauses_as_the_first_of_them_has_it() -> None:
+    row = {"queue": "orders", "left": 3, "paused": True, "routing_type": "anycast"}
+    served, target = {**row, "paused": False}, replace(OTHERS[0], queues=[])
+    (why,) = unpaused_at(target, [row], {"mq3": [{**served, "left": 0}], "mq4": [row]})
+    assert why.startswith("queue orders of mq1: one of the hosts before has it, and it does not pause, so what moves")
+    assert len(unpaused_at(target, [row], {"mq3": [{"queue": "orders", "left": 3}]})) == 1, "an earlier release"
+    assert unpaused_at(target, [row], {"mq3": [row], "mq4": [served]}) == []
+    idle = replace(target, queues=[{"name": "orders", "paused": True}])
+    assert unpaused_at(idle, [row], {"mq3": [served]}) == [], "it is there by now"
+    (stands,) = foreseen(target, [served], {"mq3": [row]})
+    assert stands.startswith("queue orders: paused at mq1, and not here; what is there stands until")
+    assert foreseen(target, [row], {"mq3": [row]}) == [], "that was said of the first"
+    assert foreseen(target, [{**row, "left": 0}], {"mq3": [served]})[0].startswith(
+        "queue orders: paused here and empty"
+    )
 
 
 @pytest.mark.slow

@@ -132,6 +132,24 @@ def test_what_they_have_no_room_for_together_is_told_before_the_first_moves(
         assert scale_down._planned(world, options, party, {})[1] is not None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("first_pauses", "second_pauses"), [(False, True), (True, False)])
+def test_what_pauses_at_one_of_them_alone_is_told_before_the_first_moves(
+    world: World, party: list[Leaver], first_pauses: bool, second_pauses: bool
+) -> None:
+    row = {"queue": "orders", "address": "orders", "left": 5, "bytes": 500}
+    for name, is_paused in (("mq3", first_pauses), ("mq2", second_pauses)):
+        says(name, **{"scale-down": drain(queues=[{**row, "paused": is_paused}])})
+    for name in ("mq1", "mq4"):
+        rows = [{"setting": setting, "value": value} for setting, value in UNBOUNDED.items()]
+        says(name, **{"address-settings-show": {"settings": rows}})
+    options = scale_down.Options(hosts=["mq3", "mq2"], to="mq1", check=True)
+    scale_down._planned(world, options, party, {})
+    hinders = "hinders: queue orders of mq1: one of the hosts before has it, and it does not pause"
+    stands = "warning: queue orders: paused at mq1, and not here"
+    assert (hinders in said(world), stands in said(world)) == (second_pauses, first_pauses)
+
+
 def test_what_is_wrong_once_one_has_left_is_no_fault_of_the_command_line(world: World, party: list[Leaver]) -> None:
     """By that it would say that nothing was touched."""
     for error, code in ((UsageError("no folder"), Exit.FAILED), (CommandError("late", "", Exit.RUNNING), Exit.RUNNING)):

@@ -74,7 +74,8 @@ def _pauses(plan: DrainPlan, rows: RowsByNode) -> list[str]:
         name: [row for leaving, queues in rows.items() if plan.targets[leaving].name == name for row in queues]
         for name in targets
     }
-    return [text for name, own in by_target.items() for text in foreseen(targets[name], own)]
+    told_by = (foreseen(targets[name], own, plan.there_before(name)) for name, own in by_target.items())
+    return [text for texts in told_by for text in texts]
 
 
 def pauses_of(looks: Sequence[NodeLook]) -> RowsByNode:

@@ -11,14 +11,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.plan import RowsByNode
+from mqctl.scaledown.refusals import NOBODY
 
 NAMES_MAX: Final = 20  # queues that are named in one sentence
 
 
-def foreseen(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def pausing_at(target: NodeLook, before: RowsByNode = NOBODY) -> dict[str, bool]:
+    """The queues of a node, and whether each pauses. `before`: by their names, what nodes say that leave earlier: the
+    first that brings a queue has it made so, and one of an earlier release does not have it pause."""
+    there = {str(row["name"]): bool(row.get("paused", False)) for row in target.queues}
+    for row in (row for rows in before.values() for row in rows):
+        there.setdefault(str(row["queue"]), bool(row.get("paused", False)))
+    return there
+
+
+def foreseen(target: NodeLook, rows: Iterable[Mapping[str, Any]], before: RowsByNode = NOBODY) -> list[str]:
     """What the plan says of the queues that move to a node; `rows`: of the nodes that leave for it, in which earlier
     releases do not say `paused`. To one that is empty something may be on its way."""
-    there = {str(row["name"]): bool(row.get("paused", False)) for row in target.queues}
+    there = pausing_at(target, before)
     moving = {(str(row["queue"]), bool(row["paused"]), bool(row["left"])) for row in rows if "paused" in row}
     made = {name for name, is_paused, _ in moving if is_paused and name not in there}
     stands = {name for name, is_paused, has_any in moving if has_any and there.get(name, False) and not is_paused}

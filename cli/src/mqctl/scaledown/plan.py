@@ -85,6 +85,14 @@ class DrainPlan:
         targets, moving = {**more.targets, **self.targets}, {**more.moving, **self.moving}
         return DrainPlan([*more.leaving, *self.leaving], self.survivors, targets, moving=moving)
 
+    def going_to(self, target: str) -> RowsByNode:
+        """What moves to one of the nodes that take messages."""
+        return {leaving: queues for leaving, queues in self.moving.items() if self.targets[leaving].name == target}
+
+    def there_before(self, target: str) -> RowsByNode:
+        """What those bring there that leave before it, the first of them first."""
+        return {} if self.before is None else self.before.together.going_to(target)
+
 
 def plan_of(
     leaving: Sequence[NodeLook],

@@ -17,8 +17,9 @@ from mqctl.admin import AdminClient
 from mqctl.nodes import open_admin
 from mqctl.output import counted
 from mqctl.scaledown.cluster_look import NodeLook
+from mqctl.scaledown.pauses import pausing_at
 from mqctl.scaledown.plan import DrainPlan, RowsByNode
-from mqctl.scaledown.refusals import RING, refused
+from mqctl.scaledown.refusals import NOBODY, RING, refused
 from mqctl.world import World
 
 BLOCK, DROP, PAGE = "BLOCK", "DROP", "PAGE"
@@ -72,30 +73,31 @@ def lacking(world: World, plan: DrainPlan) -> list[str]:
     together = coming_to(plan.together, plan.together.moving)
     for name, coming in coming_to(plan, plan.moving).items():
         target = next(one for one in plan.targets.values() if one.name == name)
-        own = [row for queues in _going_to(plan, name).values() for row in queues]
+        own = [row for queues in plan.going_to(name).values() for row in queues]
+        before = plan.there_before(name)
         if coming:
-            before = {} if plan.before is None else _going_to(plan.before.together, name)
             with open_admin(world, target.node) as session:
                 there = {row["name"]: row for row in session.call("addresses")["addresses"]}
                 said += refused(session, target, own, there, before)
                 said += _lacking_at(session, target, there, coming, together[name])
-        said += unpaused_at(target, own)
+        said += unpaused_at(target, own, before)
     return said
 
 
-def _going_to(plan: DrainPlan, target: str) -> RowsByNode:
-    return {leaving: queues for leaving, queues in plan.moving.items() if plan.targets[leaving].name == target}
-
-
-def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Queues that pause where they are and hold something, and that are there and do not."""
-    there = {str(row["name"]): row for row in target.queues}
+def unpaused_at(target: NodeLook, rows: Iterable[Mapping[str, Any]], before: RowsByNode = NOBODY) -> list[str]:
+    """Queues that pause where they are and hold something, and that are there and do not, or will be by what those
+    bring that leave `before`."""
+    now, by_then = pausing_at(target), pausing_at(target, before)
     names = sorted({str(row["queue"]) for row in rows if row["left"] and row.get("paused", False)})
+    here = "it does not pause there, so what moves is handed out; pause it there as well, or resume it"
+    earlier = (
+        "one of the hosts before has it, and it does not pause, so what moves is handed out; pause it at both, or "
+        "resume it"
+    )
     return [
-        f"queue {name} of {target.name}: it does not pause there, so what moves is handed out; "
-        "pause it there as well, or resume it"
+        f"queue {name} of {target.name}: {here if name in now else earlier}"
         for name in names
-        if name in there and not there[name].get("paused", False)
+        if not by_then.get(name, True)
     ]
 
 
