@@ -226,6 +226,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     ("more", "way"),
     [
         ({"mq_operation": {"number": 7}}, "mqctl scale-down mq3 --resume takes it out"),
+        (
+            {"mq_operation": {"number": 7}, "uninstall_instances": ["blue"]},
+            "mqctl scale-down mq3/blue --resume takes it out",
+        ),
         ({}, "run mqops.cluster.uninstall with --limit mq3, and have each other node forget its node ids"),
     ],
 )
@@ -233,7 +237,8 @@ def test_who_is_cut_off_while_a_host_leaves_is_not_led_to_a_rollout_of_it(more: 
     """Its brokers have drained: they would run again as empty ones. mqctl knows no receipt of the plain playbook."""
     own, message = failing()["Nobody has gone on with this removal or given it up"]
     known = {"__uninstall_kept": {"refusal": "x"}, "__uninstall_stopped": {"changed": True},
-             "uninstall_archive": "scale-down-1", "inventory_hostname": "mq3", **more}  # fmt: skip
+             "uninstall_archive": "scale-down-1", "uninstall_instances": [], "inventory_hostname": "mq3",
+             **more}  # fmt: skip
     said = Templar(LOADER, {**own, **known}).template(message)
     assert way in said
     assert "rollout" not in said
