@@ -40,10 +40,10 @@ def traffic(site: Site) -> Iterator[Traffic]:
         yield one
 
 
-def killed_at(site: Site, line: str, *words: str) -> str:
+def killed_at(site: Site, line: str, *words: str, who: str = "mq3") -> str:
     """A scale-down that is killed with all its processes when it says this; what it had said."""
     with subprocess.Popen(
-        site.command("scale-down", "mq3", "--yes", *words), cwd=site.folder, env=site.environment,
+        site.command("scale-down", who, "--yes", *words), cwd=site.folder, env=site.environment,
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     ) as process:  # fmt: skip
         assert process.stderr is not None

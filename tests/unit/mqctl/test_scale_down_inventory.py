@@ -1,11 +1,13 @@
-"""An inventory less one host: comments and layout of the rest stay."""
+"""An inventory less one host, or one instance of it: comments and layout of the rest stay."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host
+from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host, without_instance
+from mqctl.scaledown.inventory_files import changes_of
 
 YAML = dedent("""\
     # The brokers of the shop.
@@ -111,3 +113,112 @@ def test_a_change_is_shown_as_a_diff() -> None:
     assert [line for line in diff.splitlines() if line.startswith(("-", "+"))] == [
         "--- inventory.yml (before)", "+++ inventory.yml (after)", "-        mq2:",
     ]  # fmt: skip
+
+
+# -- an instance less -------------------------------------------------------------------------------------------------
+
+SEVERAL = dedent("""\
+    all:
+      vars: {mq_cluster_name: main}
+      hosts:
+        mq1:
+        mq2:
+          ansible_host: 192.0.2.2
+          mq_instances:
+            # The first.
+            - name: blue
+              port_offset: 10   # of the shop
+            - {name: green, port_offset: 20}
+
+            # The last.
+            - name: red
+          mq_rack: b
+        mq20:
+          mq_instances: [{name: blue}, {name: green, port_offset: 20}]
+      children:
+        canaries:
+          hosts:
+            mq2:
+    """)
+
+
+@pytest.mark.parametrize(
+    ("host", "instance", "gone", "come"),
+    [
+        ("mq2", "blue", ["        - name: blue", "          port_offset: 10   # of the shop"], []),
+        ("mq2", "green", ["        - {name: green, port_offset: 20}"], []),
+        ("mq2", "red", ["        - name: red"], []),
+        (
+            "mq20", "blue", ["      mq_instances: [{name: blue}, {name: green, port_offset: 20}]"],
+            ["      mq_instances: [{name: green, port_offset: 20}]"],
+        ),
+        (
+            "mq20", "green", ["      mq_instances: [{name: blue}, {name: green, port_offset: 20}]"],
+            ["      mq_instances: [{name: blue}]"],
+        ),
+        ("mq20", "gone", [], []),
+        ("mq1", "default", [], []),
+    ],
+)  # fmt: skip
+def test_only_the_lines_of_the_instance_go(host: str, instance: str, gone: list[str], come: list[str]) -> None:
+    changed = without_instance(SEVERAL, host, instance, "inventory.yml")
+    before, after = SEVERAL.splitlines(), changed.splitlines()
+    assert [line for line in before if line not in after] == gone
+    assert [line for line in after if line not in before] == come
+    assert len(after) == len(before) - len(gone) + len(come)
+    assert without_instance(changed, host, instance, "inventory.yml") == changed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("hosts", '[a]\nmq2 mq_instances=\'[{"name": "blue"}]\'\n', "has them on the line of mq2"),
+        ("inventory.py", "#!/usr/bin/env python3\nprint({})\n", "is a program"),
+        ("inventory.yml", "all: {hosts: {'mq[1:2]': {mq_instances: []}}}\n", r"mq\[1:2\] in .* makes mq2 as well"),
+        ("inventory.yml", "all: {hosts: {mq2: {mq_instances: [{name: blue}]}}}\n", "no other instance than blue"),
+        (
+            "inventory.yml",
+            "all:\n  hosts:\n    mq2: &both\n      mq_instances: [{name: blue}, {name: red}]\n    mq3: *both\n",
+            "would mean something else as well",
+        ),
+        (
+            "inventory.yml",
+            "x: &list {mq_instances: [{name: blue}, {name: red}]}\nall: {hosts: {mq2: {<<: *list, a: 1}}}\n",
+            "would mean something else as well",
+        ),
+    ],
+)
+def test_an_instance_that_cannot_surely_be_taken_out_is_a_persons_to(name: str, text: str, why: str) -> None:
+    with pytest.raises(ByHand, match=why):
+        without_instance(text, "mq2", "blue", name)
+
+
+def test_lists_of_instances_of_groups_and_of_other_inventories_stay() -> None:
+    """They are of other hosts as well, or of nobody."""
+    for name, text in (
+        ("inventory.yml", "all:\n  vars: {mq_instances: [{name: blue}, {name: red}]}\n  hosts:\n    mq2:\n"),
+        ("hosts", "[a]\nmq2 ansible_host=192.0.2.2\nmq20 mq_instances=x\n"),
+    ):
+        assert without_instance(text, "mq2", "blue", name) == text
+
+
+def test_what_stands_beside_the_inventory_changes_as_well(tmp_path: Path) -> None:
+    """Ansible takes it before what stands in there; of a file that says nothing of instances nothing is told."""
+    inventory, own = tmp_path / "inventory.yml", tmp_path / "host_vars/mq2"
+    own.mkdir(parents=True)
+    inventory.write_text("all:\n  hosts:\n    mq2:\n")
+    assert changes_of([inventory], "mq2", "blue") == (
+        [], ["no file of the inventory gives mq2 mq_instances of its own; take mq2/blue out by hand"],
+    )  # fmt: skip
+    (own / "vault.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n31323334\n3132\n")
+    (own / "main.yml").write_text("mq_instances:\n  - name: blue\n  - name: green\nmq_rack: b\n")
+    changes, by_hand = changes_of([inventory], "mq2", "blue")
+    assert ([(one.name, one.after) for one in changes], by_hand) == (
+        [(str(own / "main.yml"), "mq_instances:\n  - name: green\nmq_rack: b\n")], [],
+    )  # fmt: skip
+    inventory.write_text("all: {hosts: {'mq[1:2]': }}\n")
+    assert changes_of([inventory], "mq2", "blue") == (changes, [])
+    inventory.write_text("all: {hosts: {'mq[1:2]': {mq_instances: [{name: blue}]}}}\n")
+    changes, by_hand = changes_of([inventory], "mq2", "blue")
+    assert len(changes) == 1
+    assert by_hand == [f"{inventory}: mq[1:2] in inventory.yml makes mq2 as well; take mq2/blue out by hand"]

@@ -109,6 +109,7 @@ class HostShell(LocalShell):
     def _there(self, command: str) -> str:
         place = self.root / self.name
         own = command.replace(BROKER, f"{place}/bin/mqbroker").replace("/var/lib/mq", f"{place}/mq")
+        own = own.replace("/etc/mq", f"{place}/etc")
         return f"PATH={place}/bin:$PATH; {own}"
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:

@@ -14,7 +14,7 @@ from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster
 from mqctl.operation import HeldCluster
 from mqctl.scaledown import drain_start
-from mqctl.scaledown.leaving_host import Leaver, leavers_of, telling_who_has_left, whole
+from mqctl.scaledown.leaving_host import Leaver, leavers_of, meant, telling_who_has_left
 from mqctl.world import World
 
 from tests.unit.mqctl.test_scale_down_on_hosts import UNBOUNDED, VARIABLES, done, drain, made_hosts, said, says, world
@@ -228,11 +228,6 @@ def test_who_leaves_later_and_is_silent_is_told_of_in_the_plan(world: World, par
 
 
 def test_the_only_instance_of_a_host_is_that_host() -> None:
-    two = Host("mq5", "main", {"mq_instances": [{"name": "red"}, {"name": "blue"}]}, {})
-    cluster = replace(CLUSTER, hosts=(*CLUSTER.hosts, two))
-    assert [whole(cluster, name) for name in ("mq3", "mq3/default", "mq5", "gone")] == ["mq3", "mq3", "mq5", "gone"]
+    assert meant(CLUSTER, ["mq3", "mq2/default", "gone"]) == ["mq3", "mq2", "gone"]
     with pytest.raises(UsageError, match="mq3 has no instance red: it has default"):
-        whole(cluster, "mq3/red")
-    with pytest.raises(UsageError, match=r"mq5 leaves with all its instances \(red, blue\), and none of") as raised:
-        whole(cluster, "mq5/blue")
-    assert "mqbroker admin --instance blue scale-down node=OTHER" in raised.value.attempt
+        leavers_of(CLUSTER, meant(CLUSTER, ["mq3/red"]), is_forced=False)

@@ -60,6 +60,13 @@ def sweep(place: Path) -> None:
                 os.close(lock)
 
 
+def role_takes(environ: Mapping[str, str], start: Path, role: str, variable: str) -> bool:
+    """Whether a role of the collection that is found, which may be of another release than mqctl, has this variable."""
+    place = Path(collections_path(environ, start).partition(":")[0]) / COLLECTION
+    specs = place / "roles" / role / "meta/argument_specs.yml"
+    return specs.is_file() and f" {variable}:\n" in specs.read_text(encoding="utf-8")
+
+
 def collections_path(environ: Mapping[str, str], start: Path) -> str:
     """The value of ANSIBLE_COLLECTIONS_PATH with which the collection is found."""
     named = environ.get("ANSIBLE_COLLECTIONS_PATH", "")

@@ -6,12 +6,14 @@
 The receipt is there before anything is stopped. So whoever goes on after mqctl was killed knows that this node was
 drained to its end, also where its broker is gone by then: without a receipt nothing is taken away, and nobody is
 forgotten.
+
+Where functions take an instance, it is the only one that leaves of a host that has others; without one it is the host.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from mqctl.errors import CommandError
@@ -26,10 +28,12 @@ RECEIPT: Final = "receipt.json"
 PUT: Final = (
     'umask 077 && mkdir -p "$1" && cat >"$1/.receipt" && sync -f "$1/.receipt" && mv "$1/.receipt" "$1/receipt.json"'
 )
-NEWEST: Final = (
-    'for each in $(ls -r "$1"); do if [ -f "$1/$each/receipt.json" ]; then cat "$1/$each/receipt.json"; break; fi; done'
+NEWEST_FIRST: Final = (
+    'for each in $(ls -r "$1"); do if [ -f "$1/$each/receipt.json" ]; then cat "$1/$each/receipt.json"; fi; done'
 )
-IDENTITIES: Final = 'for each in /var/lib/mq/*/identity.json; do if [ -f "$each" ]; then cat "$each"; echo; fi; done'
+# The only word is a pattern.
+IDENTITIES: Final = 'for each in /var/lib/mq/$1/identity.json; do if [ -f "$each" ]; then cat "$each"; echo; fi; done'
+ANYTHING: Final = 'if [ -e "/etc/mq/$1" ] || [ -e "/var/lib/mq/$1" ]; then echo there; fi'
 DIRECTORIES: Final = 'for each in /var/lib/mq/*/; do if [ -d "$each" ]; then basename "$each"; fi; done'
 # Moved by one step of the file system, so it is at one of both places.
 AWAY: Final = (
@@ -46,23 +50,26 @@ def put_receipt(world: World, host: Host, name: str, document: dict[str, Any]) -
     _run(world, host, PUT, (f"{FOLDER}/{name}",), json.dumps(document, indent=2).encode() + b"\n")
 
 
-def kept_receipt(world: World, host: Host) -> dict[str, Any] | None:
+def kept_receipt(world: World, host: Host, instance: str = "") -> dict[str, Any] | None:
     """The receipt of the last scale-down of this host, if it is of what is on the host, or was there."""
-    text = _run(world, host, f'[ -d "$1" ] || exit 0; {NEWEST}', (FOLDER,))
-    if not text.strip():
+    text = _run(world, host, f'[ -d "$1" ] || exit 0; {NEWEST_FIRST}', (FOLDER,))
+    instances = [instance] if instance else []
+    document = next((one for one in _documents(text) if one.get("instances", []) == instances), None)
+    if document is None or document.get("host") != host.name:
         return None
-    document: dict[str, Any] = json.loads(text)
-    is_of_these = document.get("host") == host.name and _identities(world, host) <= set(document.get("node_ids", ()))
-    return document if is_of_these else None
+    return document if _identities(world, host, instance) <= set(document.get("node_ids", ())) else None
 
 
-def void_receipts(world: World, host: Host) -> None:
+def void_receipts(world: World, host: Host, instance: str = "") -> None:
     """No receipt says any more what is on the host: it serves again, or messages came after it was made. Those of hosts
-    that have left stay: their data lies beside them, or what is here has another identity."""
-    while _identities(world, host) and (document := kept_receipt(world, host)) is not None:
-        if moved_away(world, host, document["archive"]):
-            return
-        _run(world, host, VOID, (f"{FOLDER}/{document['archive']}",))
+    that have left stay: their data lies beside them, or what is here has another identity. One of all instances says no
+    more where one of them serves, and the other way round."""
+    others = host.instances if len(host.instances) > 1 and not instance else []
+    for one in dict.fromkeys((instance, "", *others)):
+        while _identities(world, host, one) and (document := kept_receipt(world, host, one)) is not None:
+            if moved_away(world, host, document["archive"]):
+                break
+            _run(world, host, VOID, (f"{FOLDER}/{document['archive']}",))
 
 
 def moved_away(world: World, host: Host, name: str) -> set[str]:
@@ -79,8 +86,16 @@ def require_archived(world: World, host: Host, ids: Collection[str]) -> None:
         )
 
 
-def require_own(world: World, host: Host) -> None:
-    """No data is there but that of the instances which drain: the role takes all of it away. Raises CommandError."""
+def is_removed(world: World, host: Host, instance: str) -> bool:
+    """Whether the role has removed this instance: its options go when its data is aside."""
+    return not _run(world, host, ANYTHING, (instance,)).strip()
+
+
+def require_own(world: World, host: Host, instance: str = "") -> None:
+    """No data is there but that of the instances which drain: the role takes all of it away, where it is not told of
+    one instance. Raises CommandError."""
+    if instance:
+        return
     names = set(_run(world, host, DIRECTORIES, ()).splitlines())
     if strange := names - {*host.instances, MADE_BY_MKFS}:
         raise CommandError(
@@ -90,19 +105,17 @@ def require_own(world: World, host: Host) -> None:
         )
 
 
-def _identities(world: World, host: Host) -> set[str]:
+def _identities(world: World, host: Host, instance: str = "") -> set[str]:
     """Node ids of the data directories that are where they are used."""
-    return {json.loads(line)["node_id"] for line in _documents(_run(world, host, IDENTITIES, ()))}
+    return {one["node_id"] for one in _documents(_run(world, host, IDENTITIES, (instance or "*",)))}
 
 
-def _documents(text: str) -> list[str]:
-    """JSON objects that stand one behind the other."""
-    documents, decoder, at = [], json.JSONDecoder(), 0
+def _documents(text: str) -> Iterator[dict[str, Any]]:
+    """JSON objects that stand one behind the other; of no more is looked whether they are whole than are taken."""
+    decoder, at = json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
-        _, end = decoder.raw_decode(text, at)
-        documents.append(text[at:end])
-        at = end
-    return documents
+        document, at = decoder.raw_decode(text, at)
+        yield document
 
 
 def purge(world: World, host: Host, name: str) -> None:

@@ -6,7 +6,7 @@ held by it is led to its end, and not into draining once more. Source: docs/adr/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,25 +48,24 @@ def take_back(world: World, leavers: Sequence[Leaver], how: TakeBack) -> Exit:
     do not: nothing is held for them."""
     first = leavers[0]
     scope = OperationScope(seen=numbers(world, first.cluster), instead_of=(first.command,))
-    looks_by_host = {leaver.host.name: look_at(world, leaver.nodes) for leaver in leavers}
+    looks_by_name = {leaver.name: look_at(world, leaver.nodes) for leaver in leavers}
     if first.verb == "drain":
-        heard = answering(world, looks_by_host[first.host.name], first.back)
+        heard = answering(world, looks_by_name[first.name], first.back)
         return max(
             _serve_again(world, leavers, how, heard, scope),
-            Exit.DONE if len(heard) == len(looks_by_host[first.host.name]) else Exit.DEGRADED,
+            Exit.DONE if len(heard) == len(looks_by_name[first.name]) else Exit.DEGRADED,
         )
-    silent = [one for one in leavers if any(look.fault for look in looks_by_host[one.host.name])]
-    states = {one.host.name: _state_of(world, one) for one in silent}
-    gone = [one for one in silent if states[one.host.name] == GONE]
-    rest = [look for one in leavers if one not in gone for look in looks_by_host[one.host.name]]
+    silent = [one for one in leavers if any(look.fault for look in looks_by_name[one.name])]
+    states = {one.name: _state_of(world, one) for one in silent}
+    gone = [one for one in silent if states[one.name] == GONE]
+    rest = [look for one in leavers if one not in gone for look in looks_by_name[one.name]]
     if len(silent) == len(leavers):
-        _refuse(world, gone, [one for one in rest if one.fault], states, scope)
+        _refuse(world, gone, [one for one in rest if one.fault], {*states.values()} - {GONE}, scope)
     code = _serve_again(world, leavers, how, rest, scope)
     for one in gone:
-        name = one.host.name
         world.note(
-            f"{name} was drained and stopped before, and is not taken back: mqctl scale-down {name} --resume does what "
-            "is left of that, and takes it out of the inventory with --write"
+            f"{one.name} was drained and stopped before, and is not taken back: mqctl scale-down {one.name} --resume "
+            "does what is left of that, and takes it out of the inventory with --write"
         )
     return Exit.DEGRADED if silent else code
 
@@ -78,23 +77,23 @@ def _state_of(world: World, leaver: Leaver) -> str:
         units = {node_state.look(world, node, LOOK_S).get("unit") for node in leaver.nodes}
         if not units <= ENDED_UNITS:
             return ""
-        return GONE if archive.kept_receipt(world, leaver.host) is not None else STOPPED
+        return GONE if archive.kept_receipt(world, leaver.host, leaver.instance) is not None else STOPPED
     except CommandError:
         return ""
 
 
 def _refuse(
-    world: World, gone: Sequence[Leaver], lost: Sequence[NodeLook], states: Mapping[str, str], scope: OperationScope
+    world: World, gone: Sequence[Leaver], lost: Sequence[NodeLook], states: Collection[str], scope: OperationScope
 ) -> None:
     """What is said where no host answers. Raises CommandError. Where all have left nothing is to be taken back, so
-    nothing stays held for that."""
+    nothing stays held for that. `states`: of the others."""
     if not lost:
         first = gone[0]
         if is_held_by(world, first.cluster, first.back):
             give_back(world, first.cluster, first.back, scope)
-        names = ", ".join(one.host.name for one in gone)
+        names = ", ".join(one.name for one in gone)
         raise CommandError(f"{names}: drained and stopped already, so nothing is left to be taken back", first.again)
-    if all(states[one.node.host] == STOPPED for one in lost):
+    if states == {STOPPED}:
         faults = "; ".join(f"{one.fault}; it is stopped, and there is no receipt of a drain of it" for one in lost)
         ways = "mqctl operation release, mqctl rollout, which starts it, and the same command again"
         raise CommandError(faults, ways)
@@ -106,13 +105,14 @@ def _serve_again(
 ) -> Exit:
     """`looks`: of the nodes that have not left; what is held is the cluster as it was before the first one did, and it
     stays so for hosts of which one has a fault. The exit code says whether all others were given back."""
-    lost = list(dict.fromkeys(one.node.host for one in looks if one.fault))
-    looks = [one for one in looks if one.node.host not in lost]
-    first, names = leavers[0], list(dict.fromkeys(one.node.host for one in looks))
+    whose = {node.name: leaver.name for leaver in leavers for node in leaver.nodes}
+    lost = list(dict.fromkeys(whose[one.name] for one in looks if one.fault))
+    looks = [one for one in looks if whose[one.name] not in lost]
+    first, names = leavers[0], list(dict.fromkeys(whose[one.name] for one in looks))
     hosts = " and ".join(names)
     cordoned = {one.name for one in looks if one.state == CORDONED} if first.verb == "drain" else set()
     nodes = [one.node for one in looks if one.state not in RESTS or one.name in cordoned]
-    moving = {one.host for one in nodes if one.name not in cordoned}
+    moving = {whose[one.name] for one in nodes if one.name not in cordoned}
     if not nodes:
         world.note(f"{hosts} {'does' if len(names) == 1 else 'do'} not drain: nothing is to be taken back")
         # By a run that was killed before it had asked a broker, or when all was taken back.
@@ -134,10 +134,10 @@ def _serve_again(
     with holding(world, first.cluster, first.back, is_resumed=True, scope=scope) as operation:
         # Of a drain nothing is held either while the brokers are at it.
         operation.stays = first.verb != "drain"
-        _require_none_stops(world, first, [one for one in nodes if one.host in moving], operation)
+        _require_none_stops(world, first, [one for one in nodes if whose[one.name] in moving], operation)
         for leaver in leavers:
-            if leaver.host.name in moving:
-                archive.void_receipts(world, leaver.host)
+            if leaver.name in moving:
+                archive.void_receipts(world, leaver.host, leaver.instance)
         each(world, nodes, ask)
         if how.is_waited_for:
             _follow(world, first, nodes, how)

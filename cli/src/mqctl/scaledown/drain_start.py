@@ -61,7 +61,7 @@ def hindrances(world: World, leaver: Leaver, plan: DrainPlan) -> list[str]:
 
     each(world, [one.node for one in plan.leaving], ask)
     targets = {one.name for one in plan.targets.values()}
-    away = [*leaver.host.node_names, *(name for one in leaver.later for name in leaver.cluster.host(one).node_names)]
+    away = [one.name for one in (*leaver.nodes, *leaver.later_nodes)]
     plan.moving = rows
     plan.warnings += _pauses(plan, rows)
     pass_over_later(world, leaver, plan)
@@ -152,7 +152,7 @@ def agree_to_turn(world: World, leaver: Leaver, plan: DrainPlan, *, is_sure: boo
     before = ", ".join(targets_of(plan.leaving))
     to = ", ".join(sorted({one.name for one in plan.targets.values()}))
     question = (
-        f"Move what is still at {leaver.host.name} to {to} from now on? What {before} may have without an answer "
+        f"Move what is still at {leaver.name} to {to} from now on? What {before} may have without an answer "
         "waits for it."
     )
     confirmation.yes(world, question, is_sure=is_sure)
@@ -165,7 +165,7 @@ def pass_over_later(world: World, leaver: Leaver, plan: DrainPlan) -> None:
     silent = [one for one in looks if not one.node_id]
     plan.is_partly_heard = bool(silent)
     plan.warnings += [
-        f"{one.name} leaves later, and {leaver.host.name} cannot be told its id now: where the node that takes its "
+        f"{one.name} leaves later, and {leaver.name} cannot be told its id now: where the node that takes its "
         f"messages falls out, they may go there, and move once more ({one.fault})"
         for one in silent
     ]
@@ -284,6 +284,6 @@ def _ask_each(
         operation.stays = before or any(one.fault or one.state not in RESTS for one in look_at(world, leaver.nodes))
         raise
     except KeyboardInterrupt:
-        world.note(f"interrupted: {leaver.host.name} may drain already; {leaver.ways}")
+        world.note(f"interrupted: {leaver.name} may drain already; {leaver.ways}")
         raise
     operation.stays = before

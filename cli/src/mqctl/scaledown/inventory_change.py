@@ -1,4 +1,5 @@
-"""An inventory less one host: only the lines of that host go, so comments and layout of the rest survive. Pure.
+"""An inventory less one host, or less one of its instances: only what is of that goes, so comments and layout of the
+rest survive. Pure.
 
 What cannot be cut out safely (names that a range makes, programs that print an inventory, text that would mean
 something else afterwards) is told, and done by a person.
@@ -70,9 +71,34 @@ def without_host(text: str, host: str, name: str) -> str:
     return changed
 
 
+def without_instance(text: str, host: str, instance: str, name: str, *, is_own: bool = False) -> str:
+    """The text of an inventory in which a host has an instance less; the same where it gives the host no instances.
+    `is_own`: of a file with variables of this host alone. Raises ByHand."""
+    if text.startswith("#!"):
+        raise ByHand(f"{name} is a program")
+    if not is_own and INSTANCES in text and (made := _made_by_range(text, host)):
+        raise ByHand(f"{made} in {name} makes {host} as well")
+    if not is_own and not name.endswith((".yml", ".yaml", ".json")):
+        if re.search(rf"(?m)^\s*{re.escape(host)}\b.*\b{INSTANCES}\b", text):
+            raise ByHand(f"{name} has them on the line of {host}")
+        return text
+    try:
+        changed = text
+        where = host if not is_own else ""
+        for start, end in sorted(_spans_of_instance(text, yaml.compose(text, Loader), where, instance), reverse=True):
+            changed = changed[:start] + changed[end:]
+        is_right = yaml.load(changed, Loader) == _less_instance(yaml.load(text, Loader), where, instance)
+    except yaml.YAMLError:
+        is_right = False
+    if not is_right:
+        raise ByHand(f"{name} without {instance} would mean something else as well")
+    return changed
+
+
 # As in `mq[01:30:2]`: both ends are meant as well, and a step may follow.
 RANGE: Final = re.compile(r"\[(\d*):(\d+)(?::(\d+))?\]|\[([A-Za-z]):([A-Za-z])(?::(\d+))?\]")
 NAME: Final = r"[\w.-]*"
+INSTANCES: Final = "mq_instances"
 
 
 def _made_by_range(text: str, host: str) -> str:
@@ -151,6 +177,61 @@ def _last(node: Any) -> int:
     # An empty value ends where the next thing begins.
     empty = isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
     return 0 if empty else int(node.end_mark.index) - 1
+
+
+def _less_instance(tree: Any, host: str, instance: str) -> Any:
+    """What is to be said afterwards. Without a host these are variables of it."""
+    if not isinstance(tree, dict):
+        return tree
+    if not host:
+        rows = tree.get(INSTANCES)
+        return {**tree, INSTANCES: _others(rows, instance)} if isinstance(rows, list) else tree
+    rest = {key: _less_instance(value, host, instance) for key, value in tree.items()}
+    hosts = rest.get("hosts")
+    if isinstance(hosts, dict) and host in hosts:
+        rest["hosts"] = {**hosts, host: _less_instance(hosts[host], "", instance)}
+    return rest
+
+
+def _others(rows: list[Any], instance: str) -> list[Any]:
+    return [row for row in rows if not (isinstance(row, dict) and row.get("name") == instance)]
+
+
+def _spans_of_instance(text: str, node: Any, host: str, instance: str) -> set[tuple[int, int]]:
+    """From where to where the instance stands below the host. Without a host these are variables of it."""
+    if not isinstance(node, yaml.MappingNode):
+        return set()
+    spans: set[tuple[int, int]] = set()
+    for key, value in node.value:
+        if host:
+            own = value.value if key.value == "hosts" and isinstance(value, yaml.MappingNode) else ()
+            for each in (variables for name, variables in own if name.value == host):
+                spans |= _spans_of_instance(text, each, "", instance)
+            spans |= _spans_of_instance(text, value, host, instance)
+        elif key.value == INSTANCES and isinstance(value, yaml.SequenceNode):
+            spans |= _spans_in_list(text, value, instance)
+    return spans
+
+
+def _spans_in_list(text: str, rows: Any, instance: str) -> set[tuple[int, int]]:
+    """Of a list within brackets with the comma; else whole lines. The last one is not taken out: a host has one."""
+    named = [
+        isinstance(row, yaml.MappingNode)
+        and any(key.value == "name" and value.value == instance for key, value in row.value)
+        for row in rows.value
+    ]
+    if True not in named:
+        return set()
+    if all(named):
+        raise ByHand(f"no other instance than {instance} stands there")
+    number = named.index(True)
+    row = rows.value[number]
+    if rows.flow_style and number + 1 < len(named):
+        return {(row.start_mark.index, rows.value[number + 1].start_mark.index)}
+    if rows.flow_style:
+        return {(rows.value[number - 1].end_mark.index, row.end_mark.index)}
+    line = text.find("\n", max(_last(row), row.start_mark.index))
+    return {(text.rfind("\n", 0, row.start_mark.index) + 1, len(text) if line < 0 else line + 1)}
 
 
 def _without_in_ini(text: str, host: str) -> str:

@@ -1,4 +1,5 @@
-"""The files of an inventory once a host has left: what changes in them is shown, and written where that was said."""
+"""The files of an inventory once a host has left, or one instance of it: what changes in them is shown, and written
+where that was said."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host
+from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host, without_instance
 from mqctl.world import World
 
 
-def change(world: World, sources: Sequence[Path], host: str, *, is_written: bool) -> dict[str, Any]:
-    """Show what changes, and change it where `is_written`; the same for programs, and whether all of it is changed."""
-    changes, by_hand = changes_of(sources, host)
+def change(world: World, sources: Sequence[Path], host: str, instance: str = "", *, is_written: bool) -> dict[str, Any]:
+    """Show what changes, and change it where `is_written`; the same for programs, and whether all of it is changed.
+    `instance`: it alone has left of the host."""
+    changes, by_hand = changes_of(sources, host, instance)
     is_changed = is_written
     for one in changes:
         world.note(one.diff.rstrip("\n"))
@@ -22,33 +24,49 @@ def change(world: World, sources: Sequence[Path], host: str, *, is_written: bool
     for text in by_hand:
         world.note(text)
     if changes and not is_written:
-        world.note(f"the inventory still names {host}: take it out as shown, or do the same with --write")
+        name = f"{host}/{instance}" if instance else host
+        world.note(f"the inventory still names {name}: take it out as shown, or do the same with --write")
     return {
         "inventory": {"diff": "".join(one.diff for one in changes), "is_written": is_changed, "by_hand": by_hand}
     }  # fmt: skip
 
 
-def changes_of(sources: Sequence[Path], host: str) -> tuple[list[FileChange], list[str]]:
+def changes_of(sources: Sequence[Path], host: str, instance: str = "") -> tuple[list[FileChange], list[str]]:
     """What changes in the files of the inventory, and what a person has to change."""
     changes, by_hand = [], []
-    for source in sources:
+    name = f"{host}/{instance}" if instance else host
+    own = _own_files(sources, host) if instance else []
+    for source in (*sources, *own):
         if not source.is_file():
-            by_hand.append(f"{source}: take {host} out of it")
+            by_hand.append(f"{source}: take {name} out of it")
             continue
         try:
             text = source.read_text(encoding="utf-8")
-            changed = without_host(text, host, source.name)
+            if instance:
+                changed = without_instance(text, host, instance, source.name, is_own=source in own)
+            else:
+                changed = without_host(text, host, source.name)
         except UnicodeDecodeError:
-            by_hand.append(f"{source} is a program; take {host} out by hand")
+            by_hand.append(f"{source} is a program; take {name} out by hand")
             continue
         except ByHand as why:
-            by_hand.append(f"{source}: {why}; take {host} out by hand")
+            by_hand.append(f"{source}: {why}; take {name} out by hand")
             continue
         if changed != text:
             changes.append(FileChange(str(source), text, changed))
     if not changes and not by_hand:
-        by_hand.append(f"no file of the inventory names {host} by itself; take it out by hand")
+        what = f"gives {host} mq_instances of its own" if instance else f"names {host} by itself"
+        by_hand.append(f"no file of the inventory {what}; take {name if instance else 'it'} out by hand")
     return changes, by_hand
+
+
+def _own_files(sources: Sequence[Path], host: str) -> list[Path]:
+    """Where Ansible looks for variables of the host beside files of an inventory: what is there goes before these."""
+    places = [each.parent / "host_vars" for each in dict.fromkeys(sources) if each.is_file()]
+    names = [f"{host}{end}" for end in ("", ".yml", ".yaml", ".json")]
+    files = [place / name for place in dict.fromkeys(places) for name in names]
+    inside = [each for one in files if one.is_dir() for each in sorted(one.rglob("*"))]
+    return [one for one in (*files, *inside) if one.is_file()]
 
 
 def put(world: World, file: Path, text: str) -> bool:

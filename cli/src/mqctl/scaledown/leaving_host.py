@@ -1,4 +1,5 @@
-"""The host that leaves: its nodes and the others, its receipt, and its way out of the cluster, step by step.
+"""The host that leaves, or one instance of it: its nodes and the others, its receipt, and its way out of the cluster,
+step by step.
 
 Each step can be done again. Where a run ends in the middle, the next one finds out from the hosts how far it has come.
 """
@@ -17,8 +18,10 @@ from mqctl.brokers.verification import verify
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import Host, InventoryCluster, node_name
-from mqctl.nodes import BROKER, Node, guarded, nodes_in, shell
+from mqctl.nodes import Node, guarded, nodes_in, shell
+from mqctl.operation import is_held_by
 from mqctl.output import counted
+from mqctl.playbook.place import role_takes
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.scaledown import archive, forgetting, receipt
 from mqctl.ssh import shell as remote
@@ -32,43 +35,50 @@ STOP_S_MAX: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A host of a cluster, its nodes, and those of the other hosts. `is_forced`: it leaves by force; `verb`: by which
-    command of mqctl; `party`: the hosts that leave by the same command, in their order, where they are several. Those
-    before it have left, and are none of the cluster any more; those behind it take none of its messages."""
+    """A host of a cluster, its nodes, and all others. `is_forced`: it leaves by force; `verb`: by which command of
+    mqctl; `party`: the names of those that leave by the same command, in their order, where they are several. Those
+    before it have left, and are none of the cluster any more; those behind it take none of its messages. `instance`:
+    the only one that leaves of a host that has others, which stay."""
 
     cluster: InventoryCluster
     host: Host
     is_forced: bool = False
     verb: str = "scale-down"
     party: tuple[str, ...] = ()
+    instance: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it is said on the command line."""
+        return f"{self.host.name}/{self.instance}" if self.instance else self.host.name
 
     @property
     def later(self) -> tuple[str, ...]:
-        """The hosts that leave after it."""
-        return self.party[self.party.index(self.host.name) + 1 :] if self.party else ()
+        """Those that leave after it."""
+        return self.party[self.party.index(self.name) + 1 :] if self.party else ()
 
     @property
     def later_nodes(self) -> list[Node]:
-        """The nodes of the hosts that leave after it."""
-        return [one for one in self.others if one.host in self.later]
+        """The nodes of those that leave after it."""
+        return [one for one in self.others if _is_of(one, self.later)]
 
     @property
     def heirs(self) -> list[Node]:
         """The nodes that stay: so nothing is moved twice."""
-        return [one for one in self.others if one.host not in self.later]
+        return [one for one in self.others if not _is_of(one, self.later)]
 
     @property
     def nodes(self) -> list[Node]:
-        return [one for one in nodes_in(self.cluster) if one.host == self.host.name]
+        return [one for one in nodes_in(self.cluster) if _is_of(one, [self.name])]
 
     @property
     def others(self) -> list[Node]:
-        return [one for one in nodes_in(self.cluster) if one.host != self.host.name]
+        return [one for one in nodes_in(self.cluster) if not _is_of(one, [self.name])]
 
     @property
     def command(self) -> str:
         """What is done, as it is noted on hosts."""
-        return f"mqctl {self.verb} {' '.join(self.party or (self.host.name,))}"
+        return f"mqctl {self.verb} {' '.join(self.party or (self.name,))}"
 
     @property
     def ways(self) -> str:
@@ -88,38 +98,80 @@ class Leaver:
         return f"{self.command} --resume{' --force' if self.is_forced else ''}"
 
 
+def _is_of(node: Node, names: Collection[str]) -> bool:
+    """Whether these name the node, or the whole host that it is on."""
+    return node.host in names or f"{node.host}/{node.instance}" in names
+
+
 def leavers_of(
     cluster: InventoryCluster, names: Sequence[str], *, is_forced: bool, out: Collection[str] = ()
 ) -> list[Leaver]:
     """Those that leave one after the other. `out`: names that the inventory has no more. Raises UsageError where
     another one is none of the cluster, or named twice."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted({one for one in names if names.count(one) > 1 or ("/" in one and one.partition("/")[0] in names)})
     if twice:
         raise UsageError(f"{', '.join(twice)} is named twice")
-    hosts = [cluster.host(name) for name in names if name not in out]
     party = tuple(names) if len(names) > 1 else ()
-    leavers = []
-    for host in hosts:
-        rest = tuple(one for one in cluster.hosts if one.name not in names[: names.index(host.name)])
-        leavers.append(Leaver(replace(cluster, hosts=rest), host, is_forced, party=party))
+    leavers, rest = [], cluster
+    for name in (one for one in names if one not in out):
+        host, instance = _named(cluster, name)
+        leavers.append(Leaver(rest, rest.host(host), is_forced, party=party, instance=instance))
+        rest = _less(rest, host, instance)
     return leavers
 
 
-def whole(cluster: InventoryCluster, name: str) -> str:
-    """The host that is meant, which may be named by the only instance that it has. Raises UsageError."""
+def _named(cluster: InventoryCluster, name: str) -> tuple[str, str]:
+    """Host and instance; that is empty where the whole host is meant. Raises UsageError."""
     host, _, instance = name.partition("/")
-    instances = cluster.host(host).instances if instance else []
-    if not instance or instances == [instance]:
-        return host
-    if instance not in instances:
+    instances = cluster.host(host).instances
+    if instance and instance not in instances:
         known = ", ".join(instances)
         raise UsageError(f"{host} has no instance {instance}: it has {known}", f"mqctl scale-down {host}")
-    raise UsageError(
-        f"{host} leaves with all its instances ({', '.join(instances)}), and none of them alone",
-        f"mqctl scale-down {host}; for {instance} alone, there: sudo {BROKER} admin --instance {instance} scale-down "
-        "node=OTHER, and scale-down-show until its state is moved; then take it out of mq_instances: mqctl plan says "
-        "what removes it there, and mqctl cluster forget has the others forget it",
-    )
+    return host, instance
+
+
+def _less(cluster: InventoryCluster, host: str, instance: str) -> InventoryCluster:
+    """The cluster once a host has left, or one instance of it."""
+    hosts = (_without(one, instance) if one.name == host else one for one in cluster.hosts)
+    return replace(cluster, hosts=tuple(one for one in hosts if one is not None))
+
+
+def _without(host: Host, instance: str) -> Host | None:
+    if not instance:
+        return None
+    rest = [one for one in host.variables["mq_instances"] if str(one.get("name", "")) != instance]
+    return replace(host, variables={**host.variables, "mq_instances": rest})
+
+
+def out_of(world: World, cluster: InventoryCluster, names: Sequence[str]) -> list[str]:
+    """Those that the inventory has no more, where it is this scale-down that is taken back: they are told of."""
+    out = [one for one in names if not _is_there(cluster, one)]
+    command = f"mqctl scale-down {' '.join(names)}"
+    if len(out) in (0, len(names)):
+        return []
+    if not any(is_held_by(world, cluster, what) for what in (command, f"{command} --cancel")):
+        return []
+    for name in out:
+        world.note(f"{name} is out of the inventory, and is not taken back")
+    return out
+
+
+def _is_there(cluster: InventoryCluster, name: str) -> bool:
+    host, _, instance = name.partition("/")
+    return any(one.name == host and (not instance or instance in one.instances) for one in cluster.hosts)
+
+
+def meant(cluster: InventoryCluster, names: Sequence[str]) -> list[str]:
+    """Those that leave, by their names: where all instances of a host are named, it is the host."""
+    said: list[str] = []
+    for name in names:
+        hosts = [one for one in cluster.hosts if one.name == name.partition("/")[0]]
+        own = [f"{one.name}/{instance}" for one in hosts for instance in one.instances]
+        if name not in own or not {*own} <= {*names}:
+            said.append(name)
+        elif name == next(one for one in names if one in own):
+            said.append(hosts[0].name)
+    return said
 
 
 def receipt_of(
@@ -143,6 +195,7 @@ def receipt_of(
         "schema": receipt.SCHEMA,
         "cluster": leaver.cluster.name,
         "host": leaver.host.name,
+        **({"instances": [leaver.instance]} if leaver.instance else {}),
         "node_ids": sorted(ids),
         "at": at.isoformat(timespec="seconds"),
         "archive": f"scale-down-{at.strftime(STAMP)}",
@@ -163,7 +216,7 @@ def pauses_in(document: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]
 
 def keep(world: World, folder: Path, document: Mapping[str, Any], so_far: str = "nothing was stopped") -> list[Path]:
     """The receipt as files: for programs and for people. Raises CommandError, which says what was done `so_far`."""
-    name = f"{document['archive']}-{document['host']}"
+    name = f"{document['archive']}-{receipt.who(document).replace('/', '-')}"
     kept = [folder / f"{name}.json", folder / f"{name}.txt"]  # told as the folder was named
     as_json, as_page = (world.cwd / each for each in kept)
     try:
@@ -182,7 +235,7 @@ def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
     if document["differences"]:
         force = " --force" if document["stays"] and not leaver.is_forced else ""
         raise CommandError(
-            f"the receipt does not balance: {'; '.join(document['differences'])}; {leaver.host.name} stays as it is",
+            f"the receipt does not balance: {'; '.join(document['differences'])}; {leaver.name} stays as it is",
             f"{leaver.again}{force}, or --cancel",
         )
 
@@ -190,17 +243,17 @@ def require_balance(leaver: Leaver, document: Mapping[str, Any]) -> None:
 def stop(
     world: World, leaver: Leaver, document: Mapping[str, Any], *, may_come_twice: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Stop the brokers of the host; the receipt is there before. What their journals hold that the receipt does not
+    """Stop the brokers that leave; the receipt is there before. What their journals hold that the receipt does not
     say, which came after it was made; and who waits for their answers by now, since what was sent to them may have come
     and moved on. Where there is anything they run again, and drain on by themselves. `may_come_twice`: whoever waits is
     only told of.
     """
-    archive.require_own(world, leaver.host)
+    archive.require_own(world, leaver.host, leaver.instance)
     archive.put_receipt(world, leaver.host, document["archive"], dict(document))
     # A run that was killed may have moved data away and left the unit.
     away = archive.moved_away(world, leaver.host, document["archive"])
     here = [one for one in leaver.nodes if one.instance not in away]
-    nodes = [one for one in here if node_state.look(world, one, LOOK_S)["state"] != "absent"]
+    nodes = [one for one in here if not _is_removed(world, leaver, one)]
     _systemctl(world, leaver, "stop", nodes)
     late = [
         f"{one.name}: {text}"
@@ -212,8 +265,16 @@ def stop(
         world.note(f"warning: {'; '.join(waiting)}: these may come twice")
     if late or (waiting and not may_come_twice):
         _systemctl(world, leaver, "start", nodes)
-        archive.void_receipts(world, leaver.host)  # not before: with it the next run finds its way from here
+        # Not before: with it the next run finds its way from here.
+        archive.void_receipts(world, leaver.host, leaver.instance)
     return late, waiting
+
+
+def _is_removed(world: World, leaver: Leaver, node: Node) -> bool:
+    """Whether nothing of a broker is there to be stopped. Where others stay, so does the unit that all are made of."""
+    if leaver.instance:
+        return archive.is_removed(world, leaver.host, leaver.instance)
+    return bool(node_state.look(world, node, LOOK_S)["state"] == "absent")
 
 
 def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node]) -> None:
@@ -222,16 +283,27 @@ def _systemctl(world: World, leaver: Leaver, action: str, nodes: Sequence[Node])
         command = guarded(world, leaver.host.access, ["systemctl", action, *units])
         result = remote.run(shell(world, leaver.host.access), command, timeout_s=STOP_S_MAX)
         if result.code:
-            raise CommandError(f"{leaver.host.name}: systemctl {action}: {result.complaint}", leaver.again)
+            raise CommandError(f"{leaver.name}: systemctl {action}: {result.complaint}", leaver.again)
+
+
+def require_removable(world: World, leavers: Sequence[Leaver]) -> None:
+    """The role can take an instance away alone: that of an earlier release takes the host. Raises CommandError."""
+    names = [one.name for one in leavers if one.instance]
+    if names and not role_takes(world.environ, world.cwd, "uninstall", "uninstall_instances"):
+        raise CommandError(
+            f"the collection there takes whole hosts away, and not {' and '.join(names)} alone; nothing was changed",
+            "mqctl version, and the collection of this release",
+        )
 
 
 def take_away(world: World, leaver: Leaver, document: Mapping[str, Any]) -> None:
-    """Remove the brokers of the host, which are stopped, and move their data aside."""
-    variables = {"mq_uninstall_archive": document["archive"]}
+    """Remove the brokers that leave, which are stopped, and move their data aside."""
+    variables: dict[str, Any] = {"mq_uninstall_archive": document["archive"]}
+    variables |= {"mq_uninstall_instances": [leaver.instance]} if leaver.instance else {}
     state = run_play(world, leaver.cluster, Play("uninstall", variables, leaver.host.name))
     if verdict(state) is not Exit.DONE:
         notes = "; ".join(one.note for one in state.hosts.values() if one.note)
-        raise CommandError(f"{leaver.host.name} is drained and not taken away yet: {notes}", leaver.again)
+        raise CommandError(f"{leaver.name} is drained and not taken away yet: {notes}", leaver.again)
     archive.require_archived(world, leaver.host, document["node_ids"])
 
 
@@ -239,9 +311,9 @@ def have_forgotten(world: World, leaver: Leaver, others: Sequence[Node], ids: Se
     """The others forget it, and none of them knows anything of it any more."""
     count = forgetting.forget(world, others, ids)
     if count:
-        world.note(f"{counted(count, 'message')} that waited for {leaver.host.name} elsewhere were routed anew")
+        world.note(f"{counted(count, 'message')} that waited for {leaver.name} elsewhere were routed anew")
     forgetting.require_forgotten(world, others, ids)
-    world.note(f"nothing of {leaver.host.name} is left at {counted(len(others), 'other node')}")
+    world.note(f"nothing of {leaver.name} is left at {counted(len(others), 'other node')}")
 
 
 @contextlib.contextmanager
@@ -252,13 +324,13 @@ def telling_who_has_left(world: World, leaver: Leaver, left: Sequence[str]) -> I
         yield
         return
     stays = f"{' and '.join(left)} left before, so the cluster stays held by {leaver.command}"
-    ways = f"{leaver.again} goes on, {leaver.back} has {leaver.host.name} stay, mqctl operation release gives it up"
+    ways = f"{leaver.again} goes on, {leaver.back} has {leaver.name} stay, mqctl operation release gives it up"
     try:
         yield
     except CommandError as error:
         attempt = f"{error.attempt}; " if error.attempt and error.attempt != leaver.again else ""
         code = Exit.FAILED if error.code is Exit.USAGE else error.code  # something was touched
-        raise CommandError(f"{stays}; {leaver.host.name}: {error.what}", f"{attempt}{ways}", code) from None
+        raise CommandError(f"{stays}; {leaver.name}: {error.what}", f"{attempt}{ways}", code) from None
     except KeyboardInterrupt:
         world.note(f"{stays}; {ways}")
         raise
@@ -274,4 +346,5 @@ def look_at_rest(world: World, leaver: Leaver) -> Exit:
 
 
 def _verified(world: World, leaver: Leaver) -> Exit:
-    return verify(world, leaver.cluster, [one for one in leaver.cluster.hosts if one.name != leaver.host.name])
+    rest = _less(leaver.cluster, leaver.host.name, leaver.instance)
+    return verify(world, leaver.cluster, rest.hosts)

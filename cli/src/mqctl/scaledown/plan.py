@@ -120,11 +120,12 @@ def plan_of(
             raise CommandError(
                 f"{one.name} has a release that cannot be scaled down; nothing was changed", "mqctl rollout"
             )
-        sources = [each.name for each in survivors if each.state in LEAVES and each.drain.get("node_id") == one.node_id]
+        sources = [each for each in survivors if each.state in LEAVES and each.drain.get("node_id") == one.node_id]
         if sources:
             raise CommandError(
-                f"{', '.join(sources)} leaves, and its messages go to {one.name}; nothing was changed",
-                f"mqctl scale-down {sources[0].partition('/')[0]} --resume first, or --cancel",
+                f"{', '.join(each.name for each in sources)} leaves, and its messages go to {one.name}; nothing was "
+                "changed",
+                f"mqctl scale-down {_leaves_as(sources[0], [*survivors, *leaving])} --resume first, or --cancel",
             )
         plan.targets[one.name] = target_of(one, survivors, to, promised)
         promised.promise(one, plan.targets[one.name])
@@ -149,7 +150,7 @@ def target_of(
     meant = [one for one in survivors if to in ("", one.name, f"{one.node.host}/{one.node.instance}")]
     if not meant:
         raise CommandError(f"--to {to}: that is no other node of the cluster", f"--to {survivors[0].name}")
-    reasons = {one.name: unfit(leaving, one) for one in meant}
+    reasons = {one.name: unfit(leaving, one, [*survivors, leaving]) for one in meant}
     able = [one for one in meant if not reasons[one.name]]
     if not able:
         told = "; ".join(reasons.values())
@@ -162,14 +163,20 @@ def target_of(
     return max(able, key=worth)
 
 
-def unfit(leaving: NodeLook, target: NodeLook) -> str:
+def _leaves_as(one: NodeLook, nodes: Iterable[NodeLook]) -> str:
+    """What drains with this node, for the command line: its host, or it alone where others of that host do not."""
+    is_alone = any(each.node.host == one.node.host and each.state not in LEAVES for each in nodes)
+    return f"{one.node.host}/{one.node.instance}" if is_alone else one.node.host
+
+
+def unfit(leaving: NodeLook, target: NodeLook, nodes: Iterable[NodeLook] = ()) -> str:
     """Why a node cannot take the messages of another one; empty if it can."""
     if target.fault:
         return target.fault
     if not target.drain:
         return f"{target.name} has a release that takes no messages of nodes that leave (mqctl rollout)"
     if target.state in LEAVES:
-        return f"{target.name} is leaving itself (mqctl scale-down {target.node.host} --cancel)"
+        return f"{target.name} is leaving itself (mqctl scale-down {_leaves_as(target, nodes)} --cancel)"
     if target.state == CORDONED:
         return f"{target.name} is cordoned (mqctl undrain {target.node.host})"
     if target.state != SERVES:

@@ -121,6 +121,11 @@ def unaccounted(queues: Sequence[Mapping[str, Any]], document: Mapping[str, Any]
     ]
 
 
+def who(document: Mapping[str, Any]) -> str:
+    """Whom a receipt is of, as it is said on the command line: a host, or one of its instances that leaves alone."""
+    return "/".join([document["host"], *document.get("instances", ())])
+
+
 def page(document: Mapping[str, Any]) -> str:
     """The receipt for people, as a page of text."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
@@ -141,7 +146,7 @@ def page(document: Mapping[str, Any]) -> str:
     }
     return "\n".join(
         [
-            f"Receipt: {document['host']} leaves cluster {document['cluster']}",
+            f"Receipt: {who(document)} leaves cluster {document['cluster']}",
             f"made {document['at']}; node {', '.join(document['node_ids'])}",
             "",
             *lines,
@@ -159,7 +164,7 @@ def page(document: Mapping[str, Any]) -> str:
             *(f"For {one['node'] or one['node_id']}: {one['before']} before, {one['left']} left." for one in others),
             *([f"May come twice: {document['unanswered']}"] if document.get("unanswered") else []),
             *(f"Stays in the archive: queue {one['queue']}: {one['why']}" for one in document.get("stays", ())),
-            *told_of(document["host"], rows, ()),
+            *told_of(who(document), rows, ()),
             "",
             "Durable messages are counted; others moved as well.",
             "before: what was in the queue when it began to drain; came: from clients and other nodes since then;",

@@ -14,7 +14,6 @@ from mqctl.brokers import node_state
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.inventory import InventoryCluster
 from mqctl.inventory_faults import checked
 from mqctl.operation import OperationScope, code_of, holding, is_held_by, numbers, require_free
 from mqctl.output import Column, Format, OutputShape, Rows, counted, write
@@ -40,13 +39,15 @@ from mqctl.scaledown.leaving_host import (
     keep,
     leavers_of,
     look_at_rest,
+    meant,
+    out_of,
     pauses_in,
     receipt_of,
     require_balance,
+    require_removable,
     stop,
     take_away,
     telling_who_has_left,
-    whole,
 )
 from mqctl.scaledown.plan import COLUMNS, DrainPlan, plan_of, rows_of, seconds_of, told
 from mqctl.world import World
@@ -67,7 +68,10 @@ class Options(ReaderOptions, InventoryOptions):
 
     hosts: Annotated[
         list[str],
-        typer.Argument(help="The host that leaves, with all its instances; several leave one after the other."),
+        typer.Argument(
+            help="The host that leaves, with all its instances, or HOST/INSTANCE, which leaves alone; several leave "
+            "one after the other."
+        ),
     ]
     to: Annotated[
         str,
@@ -95,7 +99,7 @@ class Options(ReaderOptions, InventoryOptions):
     )
     receipts: Annotated[Path, typer.Option(help="Folder that the receipt is written to.")] = Path("receipts")
     write_inventory: Annotated[
-        bool, typer.Option("--write", help="Take the host out of the file of the inventory at the end.")
+        bool, typer.Option("--write", help="Take what has left out of the file of the inventory at the end.")
     ] = False
     timeout: Annotated[float, typer.Option(help="Seconds after which the drain is waited for no longer.", min=1)] = (
         3600.0
@@ -105,6 +109,8 @@ class Options(ReaderOptions, InventoryOptions):
 
 def run(world: World, options: Options) -> int:
     """Take a host out of its cluster: its messages move to another node while clients are served, then it goes.
+
+    Of a host with several instances one leaves alone as HOST/INSTANCE; the others stay, and may take its messages.
 
     Shows what moves where and what hinders, and asks. Then the brokers of the host drain: clients are sent to the node
     that takes the messages, and what they leave follows. When everything has moved, a receipt is written that accounts
@@ -133,9 +139,11 @@ def run(world: World, options: Options) -> int:
     _require_one_way(options)
     with untouched(world):
         cluster = checked(world, options)
-        options = replace(options, hosts=[whole(cluster, one) for one in options.hosts])
-        out = _out(world, cluster, options) if options.cancel else []
+        options = replace(options, hosts=meant(cluster, options.hosts))
+        out = out_of(world, cluster, options.hosts) if options.cancel else []
         leavers = leavers_of(cluster, options.hosts, is_forced=options.force, out=out)
+        if not (options.show or options.cancel):
+            require_removable(world, leavers)
     if options.show:
         return _show(world, options, leavers)
     if options.cancel:
@@ -152,26 +160,13 @@ def run(world: World, options: Options) -> int:
     ended: list[tuple[Exit, dict[str, Any]]] = []
     with holding(world, cluster, leavers[0].command, is_resumed=options.resume, scope=scope) as operation:
         for number, leaver in enumerate(leavers):
-            with telling_who_has_left(world, leaver, [one.host.name for one in leavers[: len(ended)]]):
+            with telling_who_has_left(world, leaver, [one.name for one in leavers[: len(ended)]]):
                 document, plan = _planned(world, options, [leaver], agreed) if number else known
                 begin(world, leaver, plan, operation)
                 operation.stays = True  # until all are out, or taken back: brokers go on where this is interrupted
                 ended.append(_left(world, options, leaver, _stopped(world, options, leaver, document)))
         operation.stays, operation.is_done = False, True
     return code_of(operation, _tell(world, options, leavers, ended))
-
-
-def _out(world: World, cluster: InventoryCluster, options: Options) -> list[str]:
-    """Hosts that the inventory has no more, where it is this scale-down that is taken back: they are told of."""
-    out = [one for one in options.hosts if one not in {each.name for each in cluster.hosts}]
-    command = f"mqctl scale-down {' '.join(options.hosts)}"
-    if len(out) in (0, len(options.hosts)):
-        return []
-    if not any(is_held_by(world, cluster, what) for what in (command, f"{command} --cancel")):
-        return []
-    for name in out:
-        world.note(f"{name} is out of the inventory, and is not taken back")
-    return out
 
 
 def _planned(
@@ -225,13 +220,13 @@ def _agreed(
         looks = look_at(world, leaver.nodes)
         if options.resume and not leaver.party:  # of several the later ones may not have begun
             _require_begun(world, leaver, looks)
-        archive.require_own(world, leaver.host)
+        archive.require_own(world, leaver.host, leaver.instance)
         if _goes_on(options, leaver, looks):
             return _turned(world, options, leaver, looks)
         plan = _shown(world, options, leaver, looks)
         plans = [plan]
         for one in () if options.resume else behind:  # who goes on may have to finish first what was begun
-            archive.require_own(world, one.host)
+            archive.require_own(world, one.host, one.instance)
             later = look_at(world, one.nodes)
             _goes_on(options, one, later)
             plans.append(_shown(world, options, one, later, plans[-1]))
@@ -289,7 +284,7 @@ def _wait_for_answers(world: World, options: Options, leaver: Leaver, ids: Seque
     except CommandError as error:
         if not options.force:
             raise CommandError(
-                f"{error.what}: these could come twice; {leaver.host.name} stays as it is",
+                f"{error.what}: these could come twice; {leaver.name} stays as it is",
                 f"{leaver.again}, when that is over, or with --force",
             ) from None
         world.note(f"warning: {error.what}: these may come twice")
@@ -310,7 +305,7 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
         try:
             messages, waiting = stop(world, leaver, document, may_come_twice=may_come_twice)
         except KeyboardInterrupt:
-            world.note(f"interrupted: brokers of {leaver.host.name} may be stopped; {leaver.again} goes on")
+            world.note(f"interrupted: brokers of {leaver.name} may be stopped; {leaver.again} goes on")
             raise
         late = messages + ([] if may_come_twice else waiting)
         if not late:
@@ -318,7 +313,7 @@ def _stopped(world: World, options: Options, leaver: Leaver, document: dict[str,
         is_told = is_told or bool(waiting)
         world.note(f"messages came after the receipt was made, or may have, so it drains on: {'; '.join(late)}")
         void = document | {"void": "; ".join(late)}
-        keep(world, options.receipts, void, f"the brokers of {leaver.host.name} run again, and drain on")
+        keep(world, options.receipts, void, f"the brokers of {leaver.name} run again, and drain on")
         document = None
     raise CommandError(f"messages come again and again: {'; '.join(late)}", leaver.again)
 
@@ -337,7 +332,7 @@ def _that_names(
 
 def _keep_of_stopped(world: World, options: Options, leaver: Leaver, document: dict[str, Any]) -> None:
     """The receipt in its folder at this control node, which may be another one than that which stopped them."""
-    so_far = f"the brokers of {leaver.host.name} are stopped, and go no further"
+    so_far = f"the brokers of {leaver.name} are stopped, and go no further"
     keep(world, options.receipts, document, so_far)
 
 
@@ -348,7 +343,7 @@ def _goes_on(options: Options, leaver: Leaver, looks: Sequence[NodeLook]) -> boo
     begun = states & {*LEAVES, "ends"}
     if begun and not (options.resume or options.check):
         raise CommandError(
-            f"{leaver.host.name} drains already ({', '.join(sorted(begun))})",
+            f"{leaver.name} drains already ({', '.join(sorted(begun))})",
             f"{leaver.again}, --cancel or --show",
         )
     return options.resume and states <= set(LEAVES)
@@ -368,7 +363,7 @@ def _require_begun(world: World, leaver: Leaver, looks: Sequence[NodeLook]) -> N
     """A run that was killed before it had asked a broker has begun as well."""
     has_begun = any(one.fault or one.state not in RESTS for one in looks)
     if not has_begun and not is_held_by(world, leaver.cluster, leaver.command):
-        raise CommandError(f"{leaver.host.name} does not drain", f"mqctl scale-down {leaver.host.name}")
+        raise CommandError(f"{leaver.name} does not drain", f"mqctl scale-down {leaver.name}")
 
 
 def _write_plan(world: World, options: Options, plan: DrainPlan) -> None:
@@ -384,7 +379,7 @@ def _write_plan(world: World, options: Options, plan: DrainPlan) -> None:
 
 def _require_unhindered(options: Options, leaver: Leaver, plan: DrainPlan) -> None:
     if plan.overruled and not options.force:
-        of = f"{leaver.host.name}: " if leaver.party else ""
+        of = f"{leaver.name}: " if leaver.party else ""
         said = f"{counted(len(plan.overruled), 'thing')} would not move or not safely: {'; '.join(plan.overruled)}"
         raise CommandError(
             f"{of}{said}; nothing was changed",
@@ -401,7 +396,7 @@ def _require_agreed(
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--receipts {options.receipts}: that is no folder")
     to = {
-        leaver.host.name: ", ".join(sorted({one.name for one in plan.targets.values()}))
+        leaver.name: ", ".join(sorted({one.name for one in plan.targets.values()}))
         for leaver, plan in zip(leavers, plans, strict=False)  # who goes on has the first one's alone
     }
     if to.items() <= agreed.items() and not any(plan.overruled for plan in plans):
@@ -434,17 +429,17 @@ def _resumed(world: World, options: Options, leaver: Leaver) -> dict[str, Any] |
     states = [node_state.look(world, one, 15)["state"] for one in leaver.nodes]
     if any(state in ("running", "starting") for state in states):
         return None
-    document = archive.kept_receipt(world, leaver.host)
+    document = archive.kept_receipt(world, leaver.host, leaver.instance)
     if document is None:
         raise CommandError(
-            f"{leaver.host.name}: its brokers are {', '.join(sorted(set(states)))}, and there is no receipt of a "
+            f"{leaver.name}: its brokers are {', '.join(sorted(set(states)))}, and there is no receipt of a "
             "scale-down of them: nobody knows whether they have left anything",
             "mqctl operation release, where this holds the cluster; then mqctl rollout, to have them drain, or mqctl "
             "cluster forget, if they are to be given up",
         )
     require_balance(leaver, document)
     _keep_of_stopped(world, options, leaver, document)
-    world.note(f"{leaver.host.name} was drained at {document['at']}: going on from there")
+    world.note(f"{leaver.name} was drained at {document['at']}: going on from there")
     return document
 
 
@@ -456,13 +451,13 @@ def _left(world: World, options: Options, leaver: Leaver, document: dict[str, An
         have_forgotten(world, leaver, others, document["node_ids"])
         code = look_at_rest(world, leaver)
     except KeyboardInterrupt:
-        world.note(f"interrupted: {leaver.host.name} is drained and not out yet; {leaver.again} goes on")
+        world.note(f"interrupted: {leaver.name} is drained and not out yet; {leaver.again} goes on")
         raise
     is_purged = options.purge and _may_purge(world, leaver, document, code)
     if is_purged:
         archive.purge(world, leaver.host, document["archive"])
     kept = "its data is deleted" if is_purged else f"its data is in {archive.FOLDER}/{document['archive']} there"
-    world.note(f"{leaver.host.name} has left cluster {leaver.cluster.name}; {kept}")
+    world.note(f"{leaver.name} has left cluster {leaver.cluster.name}; {kept}")
     tell_of_pauses(world, leaver.others, pauses_in(document))
     return code, document
 
@@ -474,7 +469,7 @@ def _tell(
     extra: dict[str, Any] = {}
     for leaver, (_, document) in zip(leavers, ended, strict=True):
         change = inventory_files.change(
-            world, leaver.cluster.sources, leaver.host.name, is_written=options.write_inventory
+            world, leaver.cluster.sources, leaver.host.name, leaver.instance, is_written=options.write_inventory
         )
         own = {name: value for name, value in document.items() if name not in ("schema", "rows")}
         extra.setdefault("hosts", []).append({**own, **change})
@@ -492,5 +487,5 @@ def _may_purge(world: World, leaver: Leaver, document: Mapping[str, Any], code: 
     why += [f"{counted(left, 'message')} did not move"] if left and not why else []
     why += ["not every node that stays is well"] if code != Exit.DONE else []
     if why:
-        world.note(f"nothing of {leaver.host.name} is deleted: {'; '.join(why)}")
+        world.note(f"nothing of {leaver.name} is deleted: {'; '.join(why)}")
     return not why
