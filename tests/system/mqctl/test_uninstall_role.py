@@ -142,3 +142,11 @@ def test_without_an_instance_all_of_the_host_goes(room: Room) -> None:
 def test_data_of_an_instance_is_deleted_alone(room: Room) -> None:
     room.play("blue", archive="")
     assert room.left == {one for one in FILES if "blue" not in one}
+
+
+@pytest.mark.parametrize("name", ["", "..", "blue*", "blue/..", "Blue", "blue,green"])
+def test_what_is_no_name_of_an_instance_takes_nothing(room: Room, name: str) -> None:
+    """An empty one would be of the directories themselves, and a pattern of others as well."""
+    assert "which is no name of an instance; nothing was removed" in room.play("blue", name, code=2, archive="")
+    assert room.left == set(FILES)
+    assert room.acts == []

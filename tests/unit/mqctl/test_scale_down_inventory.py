@@ -222,3 +222,35 @@ def test_what_stands_beside_the_inventory_changes_as_well(tmp_path: Path) -> Non
     changes, by_hand = changes_of([inventory], "mq2", "blue")
     assert len(changes) == 1
     assert by_hand == [f"{inventory}: mq[1:2] in inventory.yml makes mq2 as well; take mq2/blue out by hand"]
+
+
+@pytest.mark.parametrize("link", ["mq2", "mq2.yml", "."])
+def test_what_a_link_leads_to_may_be_of_others_and_is_a_persons_to_change(tmp_path: Path, link: str) -> None:
+    """Only a link of the whole folder leads to nothing but what is of the host."""
+    inventory, shared, places = tmp_path / "inventory.yml", tmp_path / "shared", tmp_path / "host_vars"
+    inventory.write_text("all:\n  hosts:\n    mq2:\n")
+    shared.mkdir()
+    text = "mq_instances:\n  - name: blue\n  - name: green\n"
+    (shared / "mq2.yml").write_text(text)
+    if link == ".":
+        places.symlink_to(shared)
+    else:
+        places.mkdir()
+        (places / link).symlink_to(shared if link == "mq2" else shared / "mq2.yml")
+    changes, by_hand = changes_of([inventory], "mq2", "blue")
+    if link == ".":
+        assert (len(changes), by_hand) == (1, [])
+    else:
+        file = places / "mq2/mq2.yml" if link == "mq2" else places / link
+        assert changes == []
+        assert by_hand == [f"{file} is a link, and may be of other hosts as well; take mq2/blue out by hand"]
+
+
+def test_what_ansible_does_not_read_stays(tmp_path: Path) -> None:
+    own = tmp_path / "host_vars/mq2"
+    own.mkdir(parents=True)
+    (tmp_path / "inventory.yml").write_text("all:\n  hosts:\n    mq2:\n")
+    for name in ("main.yml", "main.yml~", "main.yml.bak", ".main.yml"):
+        (own / name).write_text("mq_instances:\n  - name: blue\n  - name: green\n")
+    changes, _ = changes_of([tmp_path / "inventory.yml"], "mq2", "blue")
+    assert [one.name for one in changes] == [str(own / "main.yml")]

@@ -6,10 +6,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mqctl.scaledown.inventory_change import ByHand, FileChange, without_host, without_instance
 from mqctl.world import World
+
+HOST_VARS: Final = "host_vars"
+READ: Final = ("", ".yml", ".yaml", ".json")
 
 
 def change(world: World, sources: Sequence[Path], host: str, instance: str = "", *, is_written: bool) -> dict[str, Any]:
@@ -52,7 +55,9 @@ def changes_of(sources: Sequence[Path], host: str, instance: str = "") -> tuple[
         except ByHand as why:
             by_hand.append(f"{source}: {why}; take {name} out by hand")
             continue
-        if changed != text:
+        if changed != text and source in own and _is_link(source):
+            by_hand.append(f"{source} is a link, and may be of other hosts as well; take {name} out by hand")
+        elif changed != text:
             changes.append(FileChange(str(source), text, changed))
     if not changes and not by_hand:
         what = f"gives {host} mq_instances of its own" if instance else f"names {host} by itself"
@@ -62,11 +67,24 @@ def changes_of(sources: Sequence[Path], host: str, instance: str = "") -> tuple[
 
 def _own_files(sources: Sequence[Path], host: str) -> list[Path]:
     """Where Ansible looks for variables of the host beside files of an inventory: what is there goes before these."""
-    places = [each.parent / "host_vars" for each in dict.fromkeys(sources) if each.is_file()]
+    places = [each.parent / HOST_VARS for each in dict.fromkeys(sources) if each.is_file()]
     names = [f"{host}{end}" for end in ("", ".yml", ".yaml", ".json")]
     files = [place / name for place in dict.fromkeys(places) for name in names]
-    inside = [each for one in files if one.is_dir() for each in sorted(one.rglob("*"))]
+    inside = [each for one in files if one.is_dir() for each in sorted(one.rglob("*")) if _is_read(each, one)]
     return [one for one in (*files, *inside) if one.is_file()]
+
+
+def _is_read(file: Path, folder: Path) -> bool:
+    """Whether Ansible reads it: neither what is hidden nor what an editor has left."""
+    is_hidden = any(part.startswith(".") or part.endswith("~") for part in file.relative_to(folder).parts)
+    return not is_hidden and file.suffix in READ
+
+
+def _is_link(file: Path) -> bool:
+    """Whether it, or the folder of the host that it is in, leads elsewhere."""
+    end = next(at for at, part in enumerate(reversed(file.parts)) if part == HOST_VARS)
+    place = Path(*file.parts[: len(file.parts) - end])
+    return file.resolve() != place.resolve() / file.relative_to(place)
 
 
 def put(world: World, file: Path, text: str) -> bool:

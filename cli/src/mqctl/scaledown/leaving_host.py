@@ -126,7 +126,8 @@ def _named(cluster: InventoryCluster, name: str) -> tuple[str, str]:
     instances = cluster.host(host).instances
     if instance and instance not in instances:
         known = ", ".join(instances)
-        raise UsageError(f"{host} has no instance {instance}: it has {known}", f"mqctl scale-down {host}")
+        others = f"mqctl scale-down {host}/{instances[0]}"  # not the host: the others were to stay
+        raise UsageError(f"{host} has no instance {instance}: it has {known}", others)
     return host, instance
 
 
