@@ -80,9 +80,9 @@ def test_what_was_directed_is_a_bug_that_is_searched_for() -> None:
     assert set(DIRECTED) | set(DIRECTED_CLUSTERS) <= set(names)
 
 
-def test_a_bug_that_shows_everywhere_is_found_in_the_first_history() -> None:
+def test_a_bug_that_shows_nearly_everywhere_is_found_in_one_of_the_first_histories() -> None:
     (bug,) = [each for each in search.planted() if each.name == "returned messages lose their place"]
-    assert search.search(bug, FULL_FROM, math.inf) == 1
+    assert search.search(bug, FULL_FROM, math.inf) in (1, 2, 3)
     assert search.search(bug, FULL_FROM, time.monotonic() - 1) is None, "there was no time"
 
 
