@@ -194,7 +194,7 @@ def begin(world: World, leaver: Leaver, plan: DrainPlan | None, operation: HeldC
             )
         if node.name in heirs:
             session.call("scale-down", 60.0, node=heirs[node.name], force=leaver.is_forced, **_not_to(plan, now))
-        elif why := _why_not_told(session, plan, now, is_forced=node.name in forced):
+        elif why := _tell_anew(session, plan, now, is_forced=node.name in forced):
             untold.append(why)
 
     _ask_each(world, leaver, [one.node for one in plan.leaving if one.name in {*heirs, *drains}], ask, operation)
@@ -211,10 +211,10 @@ def _not_to(plan: DrainPlan, now: Mapping[str, Any]) -> dict[str, str]:
     return {"not_to": ",".join(dict.fromkeys([*plan.passed_over, *before]))}
 
 
-def _why_not_told(session: AdminClient, plan: DrainPlan, now: Mapping[str, Any], *, is_forced: bool) -> str:
-    """What a broker refuses that drains and is told what is new; empty where nothing is, and where its drain is taken
-    back by now, which who follows it says. One that knows force takes it of the heir that it says, linked or not; an
-    earlier release looks for a link to it first."""
+def _tell_anew(session: AdminClient, plan: DrainPlan, now: Mapping[str, Any], *, is_forced: bool) -> str:
+    """Tell a broker that drains what is new; what it refuses of that. Empty where nothing is new, and where its drain
+    is taken back by now, which who follows it says. One that knows force takes it of the heir that it says, linked or
+    not; an earlier release looks for a link to it first."""
     heir, not_to = now.get("node_id"), _not_to(plan, now)
     if not_to.get("not_to") == ",".join(now.get("passed_over", ())):
         not_to = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,14 +62,12 @@ def without_host(text: str, host: str, name: str) -> str:
     is_yaml = name.endswith((".yml", ".yaml", ".json"))
     if not is_yaml:
         return _without_in_ini(text, host)
-    try:
-        changed = _without_in_yaml(text, host)
-        is_right = yaml.load(changed, Loader) == _less(yaml.load(text, Loader), host)
-    except yaml.YAMLError:
-        is_right = False
-    if not is_right:
-        raise ByHand(f"{name} without {host} would mean something else as well")
-    return changed
+    return _cut(
+        text,
+        lambda root: _spans(text, root, host),
+        lambda tree: _less(tree, host),
+        f"{name} without {host} would mean something else as well",
+    )
 
 
 def without_instance(text: str, host: str, instance: str, name: str, *, is_own: bool = False) -> str:
@@ -82,16 +81,29 @@ def without_instance(text: str, host: str, instance: str, name: str, *, is_own: 
         if re.search(rf"(?m)^\s*{re.escape(host)}\b.*\b{INSTANCES}\b", text):
             raise ByHand(f"{name} has them on the line of {host}")
         return text
+    where = host if not is_own else ""
+    return _cut(
+        text,
+        lambda root: _spans_of_instance(text, root, where, instance),
+        lambda tree: _less_instance(tree, where, instance),
+        f"{name} without {instance} would mean something else as well",
+    )
+
+
+def _cut(
+    text: str, spans_of: Callable[[Any], Iterable[tuple[int, int]]], less: Callable[[Any], Any], otherwise: str
+) -> str:
+    """YAML without the spans that are found in its nodes, if it says exactly what is left then. Raises ByHand, which
+    says `otherwise`."""
     try:
         changed = text
-        where = host if not is_own else ""
-        for start, end in sorted(_spans_of_instance(text, yaml.compose(text, Loader), where, instance), reverse=True):
+        for start, end in sorted(spans_of(yaml.compose(text, Loader)), reverse=True):
             changed = changed[:start] + changed[end:]
-        is_right = yaml.load(changed, Loader) == _less_instance(yaml.load(text, Loader), where, instance)
+        is_right = yaml.load(changed, Loader) == less(yaml.load(text, Loader))
     except yaml.YAMLError:
         is_right = False
     if not is_right:
-        raise ByHand(f"{name} without {instance} would mean something else as well")
+        raise ByHand(otherwise)
     return changed
 
 
@@ -140,12 +152,6 @@ def _less(tree: Any, host: str) -> Any:
     if isinstance(hosts, dict) and host in hosts:
         rest["hosts"] = {key: value for key, value in hosts.items() if key != host} or None
     return rest
-
-
-def _without_in_yaml(text: str, host: str) -> str:
-    for start, end in sorted(_spans(text, yaml.compose(text, Loader), host), reverse=True):
-        text = text[:start] + text[end:]
-    return text
 
 
 def _spans(text: str, node: Any, host: str) -> list[tuple[int, int]]:

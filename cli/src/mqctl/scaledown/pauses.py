@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqctl.scaledown.cluster_look import NodeLook
 from mqctl.scaledown.plan import RowsByNode
-from mqctl.scaledown.refusals import NOBODY
+from mqctl.scaledown.refusals import NOBODY, made_by
 
 NAMES_MAX: Final = 20  # queues that are named in one sentence
 
@@ -20,10 +20,8 @@ NAMES_MAX: Final = 20  # queues that are named in one sentence
 def pausing_at(target: NodeLook, before: RowsByNode = NOBODY) -> dict[str, bool]:
     """The queues of a node, and whether each pauses. `before`: by their names, what nodes say that leave earlier: the
     first that brings a queue has it made so, and one of an earlier release does not have it pause."""
-    there = {str(row["name"]): bool(row.get("paused", False)) for row in target.queues}
-    for row in (row for rows in before.values() for row in rows):
-        there.setdefault(str(row["queue"]), bool(row.get("paused", False)))
-    return there
+    there = made_by(before) | {str(row["name"]): row for row in target.queues}
+    return {name: bool(row.get("paused", False)) for name, row in there.items()}
 
 
 def foreseen(target: NodeLook, rows: Iterable[Mapping[str, Any]], before: RowsByNode = NOBODY) -> list[str]:

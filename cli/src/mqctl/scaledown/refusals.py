@@ -33,9 +33,7 @@ def refused(
     moving = list(rows)
     full = [row for row in moving if row["left"] and row.get("routing_type") != RING]
     there = _there(session, target, full)
-    made: dict[str, Row] = {}
-    for row in (row for queues in before.values() for row in queues if row["queue"] not in there):
-        made.setdefault(str(row["queue"]), row)  # who brings it first has it made, and later ones find it so
+    made = {name: row for name, row in made_by(before).items() if name not in there}
     said = {text for row in full if row["queue"] in there for text in _on_other_terms(target, row, there)}
     said |= {text for row in full if row["queue"] not in there for text in _of_another_kind(target, row, addresses)}
     said |= {text for row in full if row["queue"] in made for text in _made_otherwise(target, row, made)}
@@ -43,6 +41,14 @@ def refused(
     # Those that are empty are made as well, and take the room of others; alone they hold up nothing.
     is_asked = any(row["left"] for row in new)
     return sorted(said) + (_too_many(session, target, len(there), new, made) if is_asked else [])
+
+
+def made_by(before: Mapping[str, Iterable[Row]]) -> dict[str, Row]:
+    """The queues of those that leave earlier, by name: who brings one first has it made, and later ones find it so."""
+    made: dict[str, Row] = {}
+    for row in (row for queues in before.values() for row in queues):
+        made.setdefault(str(row["queue"]), row)
+    return made
 
 
 def _there(session: AdminClient, target: NodeLook, full: Iterable[Row]) -> dict[str, Row]:
